@@ -62,6 +62,7 @@ mutants: setup ## SAMPLE=200 wrong changes of the core (SEED=…), against unit 
 
 bench: setup ## rows per second, milliseconds per batch and per restart, against what people do today, what Kinesis allows and what Doris takes
 	@$(RUN) -m bench.pipeline
+	@$(RUN) -m bench.folders
 	@$(RUN) -m bench.kinesis
 	@$(RUN) -m bench.kinesis_and_kafka
 	@$(RUN) -m bench.doris

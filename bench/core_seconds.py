@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,6 +24,8 @@ class CoreSeconds:
     kafka_pid: int
     _seen: dict[int, tuple[str, float]] = field(default_factory=dict)
     _before: dict[int, float] = field(default_factory=dict)
+    _history: list[tuple[float, dict[str, float]]] = field(default_factory=list)
+    """What each kind had used at a moment (time.time)."""
 
     def sample(self) -> None:
         """Look at every process below this one."""
@@ -33,6 +37,7 @@ class CoreSeconds:
             if kind is not None:
                 self._before.setdefault(process.pid, 0.0)
                 self._seen[process.pid] = (kind, times.user + times.system)
+        self._history.append((time.time(), self._totals()))
 
     def begin(self) -> None:
         """Forget what was used so far."""
@@ -40,16 +45,29 @@ class CoreSeconds:
         self._seen.clear()
         self.sample()
         self._before = {pid: used for pid, (_, used) in self._seen.items()}
+        self._history.clear()
 
     def figures(self, contender: str, million_records: float) -> list[Figure]:
         """Return the core-seconds of each kind for a million records."""
-        totals = dict.fromkeys(KINDS, 0.0)
-        for pid, (kind, used) in self._seen.items():
-            totals[kind] += used - self._before[pid]
         return [
             Figure(f"core-seconds for a million records, {contender}: {kind}", total / million_records, "s")
-            for kind, total in totals.items()
+            for kind, total in self._totals().items()
         ]
+
+    def between(self, begin: float, end: float) -> dict[str, float]:
+        """Return what each kind used between two moments (time.time), to a sample: the start of a JVM is left out so."""
+        earlier, later = self._at(begin), self._at(end)
+        return {kind: later[kind] - earlier[kind] for kind in KINDS}
+
+    def _at(self, moment: float) -> dict[str, float]:
+        found = bisect_right(self._history, moment, key=lambda sample: sample[0])
+        return self._history[min(found, len(self._history) - 1)][1]
+
+    def _totals(self) -> dict[str, float]:
+        totals = dict.fromkeys(KINDS, 0.0)
+        for pid, (kind, used) in self._seen.items():
+            totals[kind] += used - self._before.get(pid, 0.0)
+        return totals
 
     def _kind(self, process: psutil.Process) -> str | None:
         name = process.name()

@@ -2,7 +2,7 @@
 
 Each body is parsed by Arrow, in C++ and on every core, which is less than a backend of Doris does with it. Protocol, labels and
 transactions are those of the tests' stand-in. Prints the frontend as host:port; then, for each line of standard input, a
-document of what it has seen since the line before: `requests`, `labels`, `rows` that count.
+document of what it has seen since the line before: `requests`, `labels`, `rows` that count, and its own `core_seconds`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,13 +19,11 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.json
 
+from bench.doris_rows import DATABASE, KINDS, PASSWORD, USER
 from testbed.doris.cluster import Cluster, Load, Login
-from testbed.doris.servers import Seen, StandIn
+from testbed.doris.handlers import Seen
+from testbed.doris.servers import StandIn
 from testbed.doris.tables import Column, Table
-
-DATABASE, TABLE = "bench", "orders"
-COLUMNS = ("id", "customer", "amount", "ts")
-USER, PASSWORD = "loader", "bench"
 
 
 class Requests(list[Seen]):
@@ -49,7 +48,8 @@ class CountingCluster(Cluster):
 
     def finish(self, load: Load, body: bytes) -> dict[str, Any]:
         """Parse a load, and prepare or commit it."""
-        rows, number = _parsed(body, load.headers.get("format", "csv")), load.transaction.number
+        names = [column.name for column in load.table.columns]
+        rows, number = _parsed(body, load.headers.get("format", "csv"), names), load.transaction.number
         with self.lock:
             self.labels += 1
             self.prepared[number] = rows
@@ -68,26 +68,30 @@ class CountingCluster(Cluster):
         self.visible += sum(self.prepared.pop(number) for number in numbers)
 
 
-def _parsed(body: bytes, kind: str) -> int:
+def _parsed(body: bytes, kind: str, names: list[str]) -> int:
     if not body:
         return 0
     source = io.BytesIO(body)
     if kind == "json":
         return int(pyarrow.json.read_json(source).num_rows)
-    options = pyarrow.csv.ReadOptions(column_names=list(COLUMNS))
+    options = pyarrow.csv.ReadOptions(column_names=names)
     return int(pyarrow.csv.read_csv(source, options, pyarrow.csv.ParseOptions(delimiter="\t")).num_rows)
 
 
 def main() -> None:
     """Serve until standard input ends."""
     cluster, requests = CountingCluster({USER: Login(PASSWORD)}), Requests()
-    columns = [Column(name, "VARCHAR") for name in COLUMNS[1:]]
-    cluster.create(DATABASE, Table(TABLE, (Column("id", "BIGINT", is_key=True, nullable=False), *columns)))
+    for kind in KINDS:
+        others = (Column(name, "VARCHAR") for name in kind.columns[1:])
+        cluster.create(DATABASE, Table(kind.table, (Column("id", "BIGINT", is_key=True, nullable=False), *others)))
     with StandIn(cluster, seen=requests) as server:
         print(server.frontend, flush=True)
+        before = time.process_time()
         for _ in sys.stdin:
-            seen = {"requests": requests.number, "labels": cluster.labels, "rows": cluster.visible}
+            now = time.process_time()
+            seen: dict[str, float] = {"requests": requests.number, "labels": cluster.labels, "rows": cluster.visible}
             requests.number = cluster.labels = cluster.visible = 0
+            seen["core_seconds"], before = now - before, now
             print(json.dumps(seen), flush=True)
 
 

@@ -1,8 +1,8 @@
 """A part of `make bench`: the same records through Spark from shards and from a topic, to noop.
 
-Eight shards and eight partitions, records of 1 KB, as many to a batch. Kinesis is the stand-in of `bench.kinesis`, which serves
-answers made beforehand; the broker of Kafka is a real one; neither limits what is read. Goal: what 8 shards of a real service
-allow, 16 MB/s. Writes bench/out/kinesis_and_kafka.json.
+As many shards as partitions (eight, or --shards), records of 1 KB, as many to a batch. Kinesis is the stand-in of
+`bench.kinesis`, which serves answers made beforehand; the broker of Kafka is a real one; neither limits what is read.
+Goal: 0.95 of what the shards of a real service allow, 2 MB/s each. Writes bench/out/kinesis_and_kafka_<shards>.json.
 """
 
 from __future__ import annotations
@@ -31,24 +31,23 @@ from testbed.kafka import Kafka
 from testbed.spark import local_session
 from tests.kinesis_checkpoint import seed
 
-SHARDS = 8
-BATCH_RECORDS = 32_000
+BATCH_RECORDS_PER_SHARD = 4_000
 
 
-def filled(kafka: Kafka, records: int) -> None:
+def filled(kafka: Kafka, records: int, partitions: int) -> None:
     """Produce the records that the stand-in serves."""
-    kafka.create_topic(STREAM, SHARDS)
+    kafka.create_topic(STREAM, partitions)
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap_servers, "queue.buffering.max.messages": 2_000_000, "log_level": 2}
     )
     for number in range(records):
-        producer.produce(STREAM, b"x" * RECORD_BYTES, key=f"{number:08d}", partition=number % SHARDS)
+        producer.produce(STREAM, b"x" * RECORD_BYTES, key=f"{number:08d}", partition=number % partitions)
         if number % 1000 == 0:
             producer.poll(0)
     assert producer.flush(120) == 0, "the broker took every record"
 
 
-def from_kinesis(spark: Any, address: KinesisAddress) -> Any:
+def from_kinesis(spark: Any, address: KinesisAddress, shards: int) -> Any:
     """Return the stream of the shards."""
     document = {
         "streamName": STREAM,
@@ -56,17 +55,17 @@ def from_kinesis(spark: Any, address: KinesisAddress) -> Any:
         "endpoint": address.endpoint,
         "secretRef": {"name": "login"},
     }
-    source = KinesisSource.model_validate({**document, "maxRecordsPerTrigger": BATCH_RECORDS})
-    return KinesisRecords(source, None).stream(spark, SHARDS, None)
+    source = KinesisSource.model_validate({**document, "maxRecordsPerTrigger": shards * BATCH_RECORDS_PER_SHARD})
+    return KinesisRecords(source, None).stream(spark, shards, None)
 
 
-def from_kafka(spark: Any, kafka: Kafka) -> Any:
+def from_kafka(spark: Any, kafka: Kafka, partitions: int) -> Any:
     """Return the stream of the topic, by Spark's own source."""
     options = {
         "kafka.bootstrap.servers": kafka.bootstrap_servers,
         "subscribe": STREAM,
         "startingOffsets": "earliest",
-        "maxOffsetsPerTrigger": str(BATCH_RECORDS),
+        "maxOffsetsPerTrigger": str(partitions * BATCH_RECORDS_PER_SHARD),
     }
     return spark.readStream.format("kafka").options(**options).load()
 
@@ -91,8 +90,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.kinesis_and_kafka", description=__doc__.split("\n")[0])
     parser.add_argument("--pages", type=int, default=16, help="of 2,000 records each, per shard (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each (default: %(default)s)")
+    parser.add_argument("--shards", type=int, default=8, help="and partitions (default: %(default)s)")
     options = parser.parse_args()
-    total = SHARDS * options.pages * PAGE_RECORDS
+    shards = options.shards
+    total = shards * options.pages * PAGE_RECORDS
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="exactlyonce-bench-")))
         login = folder / "secrets" / "login"
@@ -101,12 +102,12 @@ def main() -> int:
             (login / key).write_text("bench")
         os.environ |= {SECRETS_FOLDER: str(folder / "secrets"), "PYSPARK_PYTHON": sys.executable}
         kafka = stack.enter_context(Kafka(folder / "kafka"))
-        filled(kafka, total)
-        address = stack.enter_context(stand_in(SHARDS, options.pages))
+        filled(kafka, total, shards)
+        address = stack.enter_context(stand_in(shards, options.pages))
         spark = stack.enter_context(local_session("bench", {"spark.driver.memory": "2g"}))
         readers: dict[str, Callable[[], Any]] = {
-            "Kafka": lambda: from_kafka(spark, kafka),
-            "Kinesis": lambda: from_kinesis(spark, address),
+            "Kafka": lambda: from_kafka(spark, kafka, shards),
+            "Kinesis": lambda: from_kinesis(spark, address, shards),
         }
         rates: dict[str, list[float]] = {name: [] for name in readers}
         used: list[Figure] = []
@@ -114,24 +115,24 @@ def main() -> int:
             for name, records in readers.items():
                 run = folder / f"{name}-{turn}"
                 if name == "Kinesis":
-                    seed(run / "checkpoint" / "bench", STREAM, map(shard_id, range(SHARDS)))
+                    seed(run / "checkpoint" / "bench", STREAM, map(shard_id, range(shards)))
                 core_seconds = CoreSeconds(kafka.pid)
                 with counted(core_seconds):
                     rates[name].append(rate(records(), run, total))
                 if turn == options.repeats - 1:
                     used += core_seconds.figures(name, total / 1e6)
                 print(f"  {turn + 1}/{options.repeats} {name}: {rates[name][-1]:,.0f} records/s", flush=True)
-    limit = Figure("limit of 8 shards", SHARDS * SHARD_BYTES_PER_SECOND / RECORD_BYTES, "1/s")
-    of_kafka = Figure("8 partitions of Kafka through Spark", max(rates["Kafka"]), "1/s")
+    limit = Figure(f"limit of {shards} shards", shards * SHARD_BYTES_PER_SECOND / RECORD_BYTES, "1/s")
+    of_kafka = Figure(f"{shards} partitions of Kafka through Spark", max(rates["Kafka"]), "1/s")
     best = max(rates["Kinesis"])
     figures = [
         limit,
         of_kafka,
-        compared("8 shards of Kinesis through Spark", best, "1/s", limit),
-        compared("8 shards of Kinesis through Spark, beside Kafka", best, "1/s", of_kafka),
+        compared(f"{shards} shards of Kinesis through Spark", best, "1/s", limit),
+        compared(f"{shards} shards of Kinesis through Spark, beside Kafka", best, "1/s", of_kafka),
         *used,
     ]
-    print(f"\n{table(figures)}\n\n{write(figures, 'kinesis_and_kafka')}")
+    print(f"\n{table(figures)}\n\n{write(figures, f'kinesis_and_kafka_{shards}')}")
     return 0
 
 

@@ -117,11 +117,15 @@ class Setup:
         command += ["--state", str(folder / "state"), "--secrets", str(folder / "secrets")]
         return processes.start(command, folder / "run.log", environment=dict(os.environ))
 
+    def url(self, database: str) -> str:
+        """Return what JDBC is told of a database."""
+        return f"jdbc:postgresql://127.0.0.1:{self.postgres.port}/{database}?user=postgres&password={self.postgres.password}"
+
     def run_bare(
         self, folder: Path, sink: str, topic: str, database: str, batch: int, *, continuous: bool = False
     ) -> subprocess.Popen[bytes]:
         """Start a job of `bench.bare_job`."""
-        url = f"jdbc:postgresql://127.0.0.1:{self.postgres.port}/{database}?user=postgres&password={self.postgres.password}"
+        url = self.url(database)
         command = [sys.executable, "-m", "bench.bare_job", sink, "--brokers", self.kafka.bootstrap_servers]
         command += ["--topic", topic, "--schema", SCHEMA, "--checkpoint", str(folder / "checkpoint" / "bare")]
         command += ["--batch", str(batch), "--url", url, "--path", str(folder / "out")]

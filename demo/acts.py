@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from demo.setup import UNRESPONSIVE_SECONDS, Setup
 from demo.sinks import Sink
 from demo.sources import Source
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.local import LocalLauncher
 from exactlyonce.positions.ranges import Epoch
 

@@ -14,7 +14,7 @@ _PLAIN_SECONDS = 10.0
 
 
 class Screen:
-    """A console with two bars; where it is no terminal, a line every few seconds instead."""
+    """A console with two bars; where it is not a terminal, a line every few seconds instead."""
 
     def __init__(self, total: int, place: str) -> None:
         self.console = Console(highlight=False, soft_wrap=True)

@@ -19,7 +19,7 @@ import yaml
 from demo.sinks import Sink
 from demo.sources import Source
 from exactlyonce.cli.local_stream import LocalStream, choose_stream, open_stream
-from exactlyonce.launch.last_words import LastWords, parse_last_words
+from exactlyonce.launch.last_message import LastMessage, parse_last_message
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.postgres import Postgres
@@ -124,10 +124,10 @@ class Setup:
             for attempt in range(1, opened.statuses.read()[0].attempt + 1):
                 opened.launcher.kill(Epoch(attempt))
 
-    def last_words(self, attempt: int) -> LastWords | None:
+    def last_words(self, attempt: int) -> LastMessage | None:
         """Return what a driver has left for its launcher, if it has ended and left something."""
         file = self.open().launcher.folder / f"attempt-{attempt:06d}" / "last-words.json"
-        return parse_last_words(file.read_text()) if file.exists() else None
+        return parse_last_message(file.read_text()) if file.exists() else None
 
     def sql(self, statement: str) -> list[tuple[Any, ...]]:
         """Run a statement in the stream's database."""

@@ -31,6 +31,26 @@ class Group:
 
 _STREAM = "{{ $labels.namespace }}/{{ $labels.stream }}"
 _STATUS = "`exactlyonce status {{ $labels.stream }} -n {{ $labels.namespace }}`"
+_FAILURES = "`exactlyonce failures {{ $labels.stream }} -n {{ $labels.namespace }} --status"
+
+_OLDEST = """min by (namespace, stream) (
+    exactlyonce_stream_oldest_not_landed_timestamp_seconds
+      or (
+        last_over_time(exactlyonce_driver_oldest_not_landed_timestamp_seconds[1h])
+          and last_over_time(exactlyonce_driver_not_landed_files[1h]) > 0
+          and (
+            last_over_time(exactlyonce_driver_listing_start_timestamp_seconds[1h])
+              == on (namespace, stream) group_left ()
+            max by (namespace, stream) (last_over_time(exactlyonce_driver_listing_start_timestamp_seconds[1h]))
+          )
+          unless on (namespace, stream) (
+            exactlyonce_stream_oldest_not_landed_timestamp_seconds or exactlyonce_stream_not_landed_files == 0
+          )
+      )
+  )"""
+"""When the oldest that waits was written. Of a folder its driver tells it: what the latest one said last, for an hour, unless
+the operator has counted since, while no driver runs.
+"""
 
 GROUPS = (
     Group(
@@ -38,24 +58,24 @@ GROUPS = (
         (
             Alert(
                 "ExactlyOnceLagHigh",
-                """(
-  time() - min by (namespace, stream) (exactlyonce_stream_oldest_not_landed_timestamp_seconds)
+                f"""(
+  time() - {_OLDEST}
     > on (namespace, stream)
   max by (namespace, stream) (exactlyonce_stream_lag_objective_seconds)
 )
-unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Completed"} == 1)""",
+unless on (namespace, stream) (exactlyonce_stream_phase{{phase=~"Suspended|Completed"}} == 1)""",
                 f"{_STREAM} is {{{{ $value | humanizeDuration }}}} behind its source, more than its objective.",
                 f"Run {_STATUS}: it says whether the driver runs, what its last verdict was and which store does not "
                 "answer.",
             ),
             Alert(
                 "ExactlyOnceNothingLands",
-                """(
-  time() - max by (namespace, stream) (exactlyonce_stream_last_landed_timestamp_seconds) > ${seconds}
+                f"""(
+  time() - max by (namespace, stream) (exactlyonce_stream_last_landed_timestamp_seconds) > ${{seconds}}
     and on (namespace, stream)
-  time() - min by (namespace, stream) (exactlyonce_stream_oldest_not_landed_timestamp_seconds) > ${seconds}
+  time() - {_OLDEST} > ${{seconds}}
 )
-unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Completed|Halted"} == 1)""",
+unless on (namespace, stream) (exactlyonce_stream_phase{{phase=~"Suspended|Completed|Halted"}} == 1)""",
                 f"{_STREAM} has landed no batch for {{{{ $value | humanizeDuration }}}} while records wait.",
                 "Look at the driver's pod and log: it does not start, its batch takes longer than that, or it is "
                 "frozen.",
@@ -116,15 +136,38 @@ unless on (namespace, stream) (exactlyonce_stream_phase{phase=~"Suspended|Comple
                 """max by (namespace, stream) (exactlyonce_stream_lost_records)
   - min by (namespace, stream) (min_over_time(exactlyonce_stream_lost_records[1h])) > 0""",
                 f"{{{{ $value }}}} offsets of {_STREAM} take no effect: they were recorded as lost in the last hour.",
-                "The table `failures` of the ledger has their ranges and the reason; nothing else was lost.",
+                f"{_FAILURES} Lost` lists their ranges and the reason; nothing else was lost.",
             ),
             Alert(
                 "ExactlyOnceRecordsQuarantined",
                 """max by (namespace, stream) (exactlyonce_stream_quarantined_records)
   - min by (namespace, stream) (min_over_time(exactlyonce_stream_quarantined_records[1h])) > 0""",
                 f"{_STREAM} passed over {{{{ $value }}}} offsets in the last hour, because their batch failed too often.",
-                "The table `failures` of the ledger has their ranges, with the status Quarantined and the error: correct the "
-                "data, the table or the transform.",
+                f"{_FAILURES} Quarantined` lists their ranges and the error: correct the data, the table or the transform.",
+            ),
+            Alert(
+                "ExactlyOnceHeldTooLong",
+                "time() - min by (namespace, stream) (exactlyonce_stream_quarantined_since_timestamp_seconds) > ${seconds}",
+                f"Records of {_STREAM} have been in quarantine for {{{{ $value | humanizeDuration }}}}.",
+                f"Replay them while the source holds them: {_FAILURES} Quarantined` says why they failed.",
+            ),
+            Alert(
+                "ExactlyOnceQuarantineNearlyFull",
+                """max by (namespace, stream) (exactlyonce_stream_quarantined_records)
+  / on (namespace, stream) max by (namespace, stream) (exactlyonce_stream_quarantine_limit_records)
+  * 100 >= ${percent}""",
+                f'{_STREAM} has {{{{ $value | printf "%.0f" }}}}% of recovery.maxQuarantined in quarantine; it halts instead '
+                "of exceeding that.",
+                "Correct what the errors of the ranges name and replay them, or raise recovery.maxQuarantined.",
+            ),
+            Alert(
+                "ExactlyOnceReplayStuck",
+                "time() - min by (namespace, stream, replay) "
+                "(exactlyonce_stream_replay_progressed_timestamp_seconds) > ${seconds}",
+                f"The StreamReplay {{{{ $labels.replay }}}} of {_STREAM} has landed nothing for "
+                "{{ $value | humanizeDuration }}.",
+                "Its message says what it waits for: `kubectl get streamreplay {{ $labels.replay }} -n {{ $labels.namespace }} "
+                "-o wide`.",
             ),
             Alert(
                 "ExactlyOnceSourceUnreachable",

@@ -17,7 +17,7 @@ from scripts.generated import ROOT
 HALVES = ("operator/exactlyonce", "spark_apps/exactlyonce_spark")
 REGISTRY = "operator/exactlyonce/connectors/registry.py"
 
-ORDINARY_WORDS = frozenset({"files"})
+ORDINARY_WORDS = frozenset({"files", "delta"})
 """Connectors whose names mean something else as well: they are found where they are fields of the resource."""
 
 ALSO = {"kafka": "confluent|maxOffsets|topicPattern|bootstrapServers", "kinesis": r"\bKCL\b", "postgres": "psycopg"}
@@ -47,6 +47,11 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "object_log": "its rule of where the ledger may be",
         "dynamo_db": "its rule of where the ledger may be",
     },
+    "spark_apps/exactlyonce_spark/connectors/delta": {
+        "iceberg": "the other table whose path this is, see the contracts"
+    },
+    "operator/exactlyonce/connectors/iceberg": {"postgres": "where its catalog is"},
+    "spark_apps/exactlyonce_spark/connectors/iceberg": {"postgres": "where its catalog is"},
     "operator/exactlyonce/connectors/dynamo_db": {"object_log": "an object log in another store, see the contracts"},
     "operator/exactlyonce/connectors/kinesis": {
         "dynamo_db": "lease tables are tables of DynamoDB",

@@ -47,6 +47,9 @@ INSTEAD = {
     r"\b([Ii]t|nothing was decided, it) is tried again\b": "it will be retried",
     r"\bwhile the stream rests\b|\bis to rest\b": "while the stream is suspended, is to be suspended",
     r"\bis no (JSON object|YAML \(|table \(|text\b|number\b|list\b|whole number|duration\b)": "is not a …",
+    r"\b(?<!here )is no (integer|lease|object|pattern|position|predecessor|setting|token)\b": "is not a …",
+    r"\bruns? on (until|without)\b": "keep running",
+    r": (is it|are they) there, (it|they|the) \w+ (is|are)\b": "if it is there, …",
     r"\b(?<!here )(?<!here still )(is|are) none\b(?! of (it|its|the|them|these|those|which)\b)": "not a …, not one of …",
     r"\bclass (Asked|PassStep|Stage)\b": "what the class is: CheckedTable, RequestedSpec, PassOperations, Setup",
 }

@@ -74,8 +74,13 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             ),
             Panel(
                 "Most records waiting",
-                "Offsets that have not landed. Shards of Kinesis count none: their streams are in the panel beside this one.",
-                ((f"topk(10, {_of_stream('lag_records', _ALL)})", _STREAM),), width=12,
+                "Offsets that have not landed, and files of folders while no driver runs. Shards of Kinesis count none: their "
+                "streams are in the panel beside this one.",
+                (
+                    (f"topk(10, {_of_stream('lag_records', _ALL)})", _STREAM),
+                    (f"topk(10, {_of_stream('not_landed_files', _ALL)})", f"files of {_STREAM}"),
+                ),
+                width=12,
             ),
             Panel(
                 "Records landed", "Records per second, the busiest streams.",
@@ -137,10 +142,12 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 ((f"time() - {_of_stream('last_landed_timestamp_seconds')}", _STREAM),), "s",
             ),
             Panel(
-                "Attempts and failures", "The latest attempt; endings and failures of a batch in a row.",
+                "Attempts and failures",
+                "The latest attempt; endings and failures of a batch in a row; rows of it that the sink refused.",
                 ((_of_stream("attempt"), f"{_STREAM} attempt"),
                  (_of_stream("consecutive_failures"), f"{_STREAM} failures in a row"),
-                 (_of_stream("batch_failures"), f"{_STREAM} failures of a batch")),
+                 (_of_stream("batch_failures"), f"{_STREAM} failures of a batch"),
+                 (_of_stream("refused_rows"), f"{_STREAM} rows that the sink refused")),
             ),
             Panel(
                 "Failed ranges", "Ranges whose batch failed, that are in quarantine, and whose records take no effect.",
@@ -148,9 +155,16 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                  (_of_stream("quarantined_ranges"), f"{_STREAM} quarantined")),
             ),
             Panel(
-                "Loads", "Of a sink of two phases: loads that a decided batch still has to commit, and loads in the last hour.",
+                "Loads", "Of a sink of two phases: loads that a decided batch still has to commit, what the sink has said of "
+                "the latest ones, and loads in the last hour.",
                 ((_of_stream("decided_loads"), f"{_STREAM} to be committed"),
+                 (f"sum by (namespace, stream, state) (exactlyonce_driver_newest_loads{_ONE})", f"{_STREAM} {{{{state}}}}"),
                  (f"sum by (namespace, stream) (increase(exactlyonce_driver_loads_total{_ONE}[1h]))", f"{_STREAM} in an hour")),
+            ),
+            Panel(
+                "Labels", "Of Doris: labels of a database in the last 12 hours, by the loads of all streams into it. By "
+                "default it remembers 2,000 of them, for 12 hours.",
+                (("sum by (into) (increase(exactlyonce_driver_loads_total[12h]))", "{{into}}"),),
             ),
             Panel(
                 "Stores", "1 while they answer the operator.",
@@ -171,6 +185,51 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                     ),
                 ),
                 width=24, kind="stat",
+            ),
+        ),
+    ),
+    (
+        "Failed ranges and replays",
+        (
+            Panel(
+                "In quarantine", "Records that the stream passed over, how many there may be, and dead letters that are held.",
+                ((_of_stream("quarantined_records"), f"{_STREAM} in quarantine"),
+                 (_of_stream("quarantine_limit_records"), f"{_STREAM} limit"),
+                 (_of_stream("dead_letters_held"), f"{_STREAM} dead letters")),
+            ),
+            Panel(
+                "Oldest in quarantine", "How long the oldest range has been there.",
+                ((f"time() - {_of_stream('quarantined_since_timestamp_seconds', how='min')}", _STREAM),), "s",
+            ),
+            Panel(
+                "Failed, lost and replayed", "Records whose batch failed and has not landed yet, that take no effect, and that "
+                "replays have landed.",
+                ((_of_stream("failed_records"), f"{_STREAM} failed"), (_of_stream("lost_records"), f"{_STREAM} lost"),
+                 (_of_stream("replayed_records"), f"{_STREAM} replayed")),
+            ),
+            Panel(
+                "Replays", "StreamReplays that have not ended.",
+                ((f"max by (namespace, stream, phase) (exactlyonce_stream_replays{_ONE})", f"{_STREAM} {{{{phase}}}}"),),
+            ),
+            Panel(
+                "The replay whose turn it is", "Its records by what became of them.",
+                (
+                    (
+                        f"max by (namespace, stream, outcome) (exactlyonce_stream_replay_records{_ONE})",
+                        f"{_STREAM} {{{{outcome}}}}",
+                    ),
+                ),
+            ),
+            Panel(
+                "Since that replay landed something", "Or since it began.",
+                (
+                    (
+                        "time() - min by (namespace, stream, replay) "
+                        f"(exactlyonce_stream_replay_progressed_timestamp_seconds{_ONE})",
+                        f"{_STREAM} {{{{replay}}}}",
+                    ),
+                ),
+                "s",
             ),
         ),
     ),

@@ -1,8 +1,8 @@
-"""Make the CustomResourceDefinition, the chart's copy and the reference page from the models in operator/exactlyonce/api.
+"""Make the CustomResourceDefinitions, the chart's copies and the reference page from the models in operator/exactlyonce/api.
 
     python -m scripts.generate_crd [--check]
 
-`--check` only tells whether all are up to date.
+`--check` only tells whether all are up to date. The kinds are those of `scripts/resource_kinds.py`.
 """
 
 from __future__ import annotations
@@ -14,85 +14,62 @@ import yaml
 
 from exactlyonce.api.conditions import STANDINGS
 from exactlyonce.api.immutable import update_rules
-from exactlyonce.api.resource import API_VERSION, KIND, NAME_RULE
-from exactlyonce.api.spec import StreamSpec
-from exactlyonce.api.status import StreamStatus
+from exactlyonce.api.resource import API_VERSION, NAME_RULE
+from exactlyonce.api.stream_replay_status import REPLAY_TRANSITIONS
 from exactlyonce.schema.constraints import VALIDATIONS
 from exactlyonce.schema.structural_schema import Schema, structural_schema
 from scripts.generated import ROOT, write_or_check
+from scripts.resource_kinds import GROUP as GROUP
+from scripts.resource_kinds import KINDS, REPLAY, STREAM, ResourceKind
+from scripts.resource_kinds import VERSION as VERSION
 
-GROUP, VERSION = API_VERSION.split("/")
-PLURAL = "exactlyoncestreams"
-CRD = ROOT / "crds" / f"{PLURAL}.{GROUP}.yaml"
-CHART = ROOT / "charts" / "exactlyonce-operator" / "templates" / "crd.yaml"
+PLURAL, COLUMNS, UNSEEN = STREAM.names.plural, STREAM.columns, STREAM.unseen
+CRD, CHART = STREAM.crd, STREAM.chart
 PAGE = ROOT / "docs" / "reference.md"
 MARK = "<!-- made by scripts/generate_crd.py: do not edit below -->\n"
 
-UNSEEN = {"phase": "Pending", "observedGeneration": -1}
-"""The status of a stream that no operator has looked at. Without it kstatus would call such a stream Current."""
 
-COLUMNS = (
-    ("Phase", "string", ".status.phase", "Where the stream is in its life.", 0),
-    (
-        "Ready",
-        "string",
-        '.status.conditions[?(@.type=="Ready")].status',
-        "Whether the stream is as its spec describes.",
-        0,
-    ),
-    ("Batch", "integer", ".status.progress.batch", "The latest batch that landed.", 0),
-    (
-        "Lag-Seconds",
-        "integer",
-        ".status.progress.lagSeconds",
-        "The age of the oldest record that has not landed, in seconds.",
-        0,
-    ),
-    ("Verdict", "string", ".status.verdict.kind", "What the latest reconciliation decided.", 0),
-    ("Attempt", "integer", ".status.attempt", "The latest launch of a driver.", 0),
-    ("Age", "date", ".metadata.creationTimestamp", "How long the resource has existed.", 0),
-    ("Lag-Records", "integer", ".status.progress.lagRecords", "How many offsets have not landed.", 1),
-    ("Message", "string", '.status.conditions[?(@.type=="Ready")].message', "What a person should know now.", 1),
-)
-
-
-def definition() -> dict[str, Any]:
-    """Return the CustomResourceDefinition."""
+def definition(kind: ResourceKind = STREAM) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of a kind."""
     name_rule = NAME_RULE.to_document()
     name_rule["rule"] = name_rule["rule"].replace("self.", "self.metadata.name.", 1)
+    names = kind.names
+    spec = {**structural_schema(kind.spec), "description": f"The desired state of {names.stands_for}."}
+    if kind.spec_rules:
+        spec[VALIDATIONS] = [*spec.get(VALIDATIONS, []), *kind.spec_rules]
     schema: Schema = {
-        "description": "A Spark stream whose every record takes effect in the sink exactly once.",
+        "description": kind.description,
         "type": "object",
         "required": ["spec"],
-        VALIDATIONS: [name_rule, *update_rules()],
+        VALIDATIONS: [name_rule, *kind.rules],
         "properties": {
             "apiVersion": {"type": "string", "description": f"{API_VERSION}."},
-            "kind": {"type": "string", "description": f"{KIND}."},
+            "kind": {"type": "string", "description": f"{names.kind}."},
             "metadata": {"type": "object"},
-            "spec": {**structural_schema(StreamSpec), "description": "The desired state of the stream."},
+            "spec": spec,
             "status": {
-                **structural_schema(StreamStatus, with_defaults=False),
-                "description": "The observed state of the stream; only the operator writes it.",
-                "default": UNSEEN,
+                **structural_schema(kind.status, with_defaults=False),
+                "description": f"The observed state of {names.stands_for}; only the operator writes it.",
+                "default": kind.unseen,
             },
         },
     }
     columns = [
-        {"name": name, "type": kind, "jsonPath": path, "description": words, **({"priority": rank} if rank else {})}
-        for name, kind, path, words, rank in COLUMNS
+        {"name": name, "type": type_, "jsonPath": path, "description": words, **({"priority": rank} if rank else {})}
+        for name, type_, path, words, rank in kind.columns
     ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "metadata": {"name": f"{names.plural}.{GROUP}"},
         "spec": {
             "group": GROUP,
             "names": {
-                "kind": KIND,
-                "listKind": f"{KIND}List",
-                "plural": PLURAL,
-                "singular": KIND.lower(),
-                "shortNames": ["eos"],
+                "kind": names.kind,
+                "listKind": f"{names.kind}List",
+                "plural": names.plural,
+                "singular": names.kind.lower(),
+                "shortNames": [names.short],
                 "categories": ["streaming"],
             },
             "scope": "Namespaced",
@@ -110,16 +87,16 @@ def definition() -> dict[str, Any]:
     }
 
 
-def crd_text() -> str:
+def crd_text(kind: ResourceKind = STREAM) -> str:
     """Return the CustomResourceDefinition as the file has it."""
     head = "# Made by scripts/generate_crd.py from operator/exactlyonce/api: do not edit.\n"
-    return head + yaml.dump(definition(), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return head + yaml.dump(definition(kind), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
-def chart_text() -> str:
+def chart_text(kind: ResourceKind = STREAM) -> str:
     """Return the definition as the chart has it: a template, so that an upgrade upgrades it; kept when the chart goes."""
-    text = crd_text().replace("{{", '{{ "{{" }}')
-    name = f"metadata:\n  name: {PLURAL}.{GROUP}\n"
+    text = crd_text(kind).replace("{{", '{{ "{{" }}')
+    name = f"metadata:\n  name: {kind.names.plural}.{GROUP}\n"
     assert name in text
     more = (
         "  annotations: {helm.sh/resource-policy: keep}\n"
@@ -137,15 +114,40 @@ class _Dumper(yaml.SafeDumper):
 
 def page_text(head: str) -> str:
     """Return the reference page: what a person wrote above the mark, and what the models say below."""
-    root = definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    lines = ["", "## spec", "", *_object(root["properties"]["spec"], "spec")]
+    lines = ["", "## spec", "", *_part(STREAM, "spec")]
     lines += ["## What may change", "", *_changes(), "## status", "", "Written by the operator alone.", ""]
-    lines += [*_object(root["properties"]["status"], "status"), "## Phases and conditions", "", *_phases()]
-    lines += ["## Columns of `kubectl get eos`", "", "| Column | Where it stands | What it is |", "|---|---|---|"]
+    lines += [*_part(STREAM, "status"), "## Phases and conditions", "", *_phases(), *_columns(STREAM, "eos")]
     lines += [
-        f"| {name}{' (`-o wide`)' if rank else ''} | `{path}` | {words} |" for name, _, path, words, rank in COLUMNS
+        "",
+        f"# {REPLAY.names.kind}",
+        "",
+        REPLAY.description,
+        "It is described in [failed-ranges.md](failed-ranges.md).",
     ]
+    lines += ["", "## spec of a StreamReplay", "", *_part(REPLAY, "spec")]
+    lines += ["## status of a StreamReplay", "", "Written by the operator alone.", "", *_part(REPLAY, "status")]
+    lines += ["## Phases of a StreamReplay", "", *_replay_phases(), *_columns(REPLAY, REPLAY.names.plural)]
     return head + MARK + "\n".join([*lines, ""])
+
+
+def _part(kind: ResourceKind, part: str) -> list[str]:
+    root = definition(kind)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return _object(root["properties"][part], part)
+
+
+def _columns(kind: ResourceKind, asked: str) -> list[str]:
+    lines = [f"## Columns of `kubectl get {asked}`", "", "| Column | Where it stands | What it is |", "|---|---|---|"]
+    return lines + [
+        f"| {name}{' (`-o wide`)' if rank else ''} | `{path}` | {words} |"
+        for name, _, path, words, rank in kind.columns
+    ]
+
+
+def _replay_phases() -> list[str]:
+    lines = ["| From | To | When |", "|---|---|---|"]
+    for before, following in REPLAY_TRANSITIONS.items():
+        lines += [f"| {before} | {after} | {words} |" for after, words in following.items()]
+    return [*lines, ""]
 
 
 def _object(schema: Schema, path: str) -> list[str]:
@@ -167,7 +169,7 @@ def _object(schema: Schema, path: str) -> list[str]:
 
 
 def _rules_of(field: Schema) -> list[dict[str, str]]:
-    """Return the rules of a value that is no object with a section of its own."""
+    """Return the rules of a value that is not an object with a section of its own."""
     rules = [] if "properties" in field else [*field.get(VALIDATIONS, [])]
     for part in ("items", "additionalProperties"):
         if part in field and "properties" not in field[part]:
@@ -245,6 +247,8 @@ def _phases() -> list[str]:
 def main() -> int:
     """Write the files, or check them."""
     made = {CRD: crd_text(), CHART: chart_text(), PAGE: page_text(PAGE.read_text().partition(MARK)[0])}
+    for kind in KINDS[1:]:
+        made |= {kind.crd: crd_text(kind), kind.chart: chart_text(kind)}
     return write_or_check(made, "the models say", "generate_crd")
 
 

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 
 from exactlyonce.control import metrics
-from exactlyonce.monitor import series
-from exactlyonce.monitor.series import Series
+from exactlyonce.monitor import labelled_series, series
+from exactlyonce.monitor.metric import Series
 from exactlyonce_spark import metrics as driver
 from exactlyonce_spark.metrics import DriverSeries
 from scripts.generated import ROOT, write_or_check
@@ -24,13 +24,13 @@ PARTS = (
     (
         "Partitions",
         "One for each partition of each stream, where `metrics.partitionSeries` of the chart (`--partition-series`) is true.",
-        series.OF_PARTITIONS,
+        labelled_series.OF_PARTITIONS,
     ),
     ("The operator", "Exported by every operator process.", metrics.ALL),
     (
         "The driver",
-        "Served by each driver's pod at `/metrics` of port 7080; they begin at 0 with each attempt.",
-        driver.ALL,
+        "Served by each driver's pod at `/metrics` of port 7080; counters begin at 0 with each attempt.",
+        (*driver.ALL, *driver.OF_FOLDERS),
     ),
 )
 

@@ -1,34 +1,36 @@
 """`make mutants SAMPLE=200 SEED=…`: mutation testing of the core.
 
-Each mutant of a sample is run against the unit tests that pass its line (a coverage map says which), and what survives
-them against the simulation, in the worlds that run the mutated module: 600 seeds (SEEDS=…) divided among them, fewer where one
-takes longer. Mutants live in copies of the packages, on an import path of their own; the work tree is never touched. With
---keep FOLDER what was tested is kept, and the same command continues where it was stopped. It prints score and survivors;
-docs/reports/mutants.md says why each of those stays.
+Each mutant of a sample is run against the unit tests that pass its line (a coverage map says which), the fastest first, and
+what survives them against the simulation, in the worlds that run the mutated module: 600 seeds (SEEDS=…) divided among them,
+fewer where one takes longer. Mutants live in copies of the packages, on an import path of their own; the work tree is never
+touched. With --keep FOLDER what was tested is kept, and the same command continues where it was stopped; with --also TEST what
+survived is tested again, against tests that were written since. It prints score and survivors; docs/reports/mutants.md says why
+each of those stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import hashlib
 import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from fnmatch import fnmatch
+from importlib.util import cache_from_source
 from pathlib import Path
 from queue import Queue
 
-from scripts.coverage_map import CoverageMap, coverage_map
+from scripts.coverage_map import CoverageMap, coverage_map, node_ids
+from scripts.mutant_trials import failed_in, prepare, shares, try_simulation, try_unit_tests
 from scripts.mutated_code import Mutant, mutants_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,64 +54,13 @@ CORE = (
     "spark_apps/exactlyonce_spark/rows_again.py",
     "spark_apps/exactlyonce_spark/load_labels.py",
     "spark_apps/exactlyonce_spark/quarantine.py",
+    "spark_apps/exactlyonce_spark/bisection.py",
+    "spark_apps/exactlyonce_spark/left_out.py",
     "spark_apps/exactlyonce_spark/settling.py",
 )
-UNIT_SECONDS, SIMULATION_SECONDS = 180, 1200
-"""A mutant that is not through by then runs for ever, which somebody would notice."""
 
-COSTS = {
-    "database": 1,
-    "files": 1,
-    "quarantine": 1,
-    "object log": 5,
-    "kinesis": 8,
-    "two phases": 15,
-    "staged loads": 10,
-}
-"""The worlds of the simulation, and how many times as long as one of the first a seed of each takes."""
-WORLDS: Mapping[str, tuple[str, ...]] = {
-    "*/manifest_landing.py": ("files",),
-    "*/landing_elsewhere.py": ("files", "two phases"),
-    "*/two_phase_submit.py": ("staged loads",),
-    "*/staged_loads.py": ("staged loads",),
-    "*/two_phase*.py": ("two phases",),
-    "*/decided.py": ("two phases",),
-    "*/load_labels.py": ("two phases",),
-    "*/rows_again.py": ("two phases",),
-    "*/witnesses.py": ("database",),
-    "*/quarantine.py": ("quarantine",),
-    "*/growth.py": ("kinesis", "database"),
-    "*/log_watch.py": ("database", "kinesis"),
-    "*/planned.py": ("database", "kinesis"),
-    "*/source_check*.py": ("database", "kinesis"),
-    "*/deleted_topics.py": ("database", "kinesis"),
-    "*/ledger/*.py": ("database", "object log"),
-    "*": ("database",),
-}
-"""The worlds that run a module's mutants, by the first pattern that its path fits."""
-
-SIMULATION = """
-import random, sys
-from tests.simulation.kinesis_world import KinesisWorld
-from tests.simulation.log_world import LogWorld
-from tests.simulation.oracle import Violation, run_seed
-from tests.simulation.scenario import Scenario
-from tests.simulation.staged_world import StagedWorld
-from tests.simulation.two_phase_world import TwoPhaseWorld
-from tests.simulation.world import SimulatedWorld
-kinds = {"database": SimulatedWorld, "files": SimulatedWorld, "quarantine": SimulatedWorld,
-         "object log": LogWorld, "kinesis": KinesisWorld, "two phases": TwoPhaseWorld,
-         "staged loads": StagedWorld}
-for asked in sys.argv[1:]:
-    name, _, seeds = asked.partition("=")
-    for seed in range(int(seeds)):
-        drawn = Scenario.draw(random.Random(seed))
-        scenario = {"files": drawn.with_manifest, "quarantine": drawn.with_quarantine}.get(name, lambda: None)()
-        try:
-            run_seed(seed, scenario, kinds[name])
-        except Violation as problem:
-            sys.exit(1)
-"""
+HAS_NO_LIMIT_SECONDS = 0.5
+"""A test that is through by then where nothing is mutated has no limit that a busy machine makes it miss."""
 
 
 @dataclass(frozen=True)
@@ -131,10 +82,10 @@ class Kept:
         self._fates: dict[str, str] = dict(json.loads(line) for line in lines if line.endswith("]"))
         self._lock = threading.Lock()
 
-    def outcome(self, mutant: Mutant) -> Outcome | None:
-        """Return what became of a mutant; None if it was not tested."""
+    def outcome(self, mutant: Mutant, again: bool = False) -> Outcome | None:
+        """Return what became of a mutant; None if it was not tested, or survived and is to be tested again."""
         fate = self._fates.get(self._key(mutant))
-        return None if fate is None else Outcome(mutant, fate)
+        return None if fate is None or (again and fate.startswith("survived")) else Outcome(mutant, fate)
 
     def add(self, outcome: Outcome) -> None:
         """Write down what became of a mutant."""
@@ -149,7 +100,7 @@ class Kept:
 
 
 class Copies:
-    """Copies of the packages, one for each worker."""
+    """Copies of the packages, one for each worker, compiled but for what is mutated."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._free: Queue[Path] = Queue()
@@ -157,21 +108,32 @@ class Copies:
             copy = folder / f"copy-{number}"
             for package in PACKAGES:
                 shutil.copytree(ROOT / package, copy / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+            compileall.compile_dir(copy, quiet=2)
+            self._free.put(copy)
+
+    @contextmanager
+    def whole(self) -> Iterator[Path]:
+        """Give a copy as it is."""
+        copy = self._free.get()
+        try:
+            yield copy
+        finally:
             self._free.put(copy)
 
     @contextmanager
     def mutated(self, mutant: Mutant) -> Iterator[Path]:
         """Give a copy in which one file is the mutant's."""
-        copy = self._free.get()
         package = next(package for package in PACKAGES if mutant.file.is_relative_to(package))
-        file = copy / package.name / mutant.file.relative_to(package)
-        source = file.read_bytes()
-        file.write_bytes(mutant.applied_to(source))
-        try:
-            yield copy
-        finally:
-            file.write_bytes(source)
-            self._free.put(copy)
+        with self.whole() as copy:
+            file = copy / package.name / mutant.file.relative_to(package)
+            source = file.read_bytes()
+            # A mutant may be as long as the source, and be written in the same second: then it would not be compiled.
+            Path(cache_from_source(str(file))).unlink(missing_ok=True)
+            file.write_bytes(mutant.applied_to(source))
+            try:
+                yield copy
+            finally:
+                file.write_bytes(source)
 
 
 def main() -> int:
@@ -181,6 +143,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", random.randrange(1 << 32))))
     parser.add_argument("--simulation-seeds", type=int, default=int(os.environ.get("SEEDS", "600")))
     parser.add_argument("--only", action="append", default=[], help="FILE or FILE:LINE, instead of a sample")
+    parser.add_argument("--also", action="append", default=[], help="tests that are newer than what is kept")
     parser.add_argument(
         "--keep",
         type=Path,
@@ -198,15 +161,17 @@ def main() -> int:
         if options.keep is not None:
             options.keep.mkdir(parents=True, exist_ok=True)
         tests = coverage_map(Path(folder), options.keep and options.keep / "coverage.data")
+        prepare()
         copies = Copies(Path(folder), os.cpu_count() or 1)
+        with copies.whole() as copy:
+            also = newer_tests(options.also, copy)
         kept = Kept(options.keep and options.keep / "outcomes.jsonl", options.simulation_seeds)
 
         def tested(mutant: Mutant) -> Outcome:
-            known = kept.outcome(mutant)
+            known = kept.outcome(mutant, again=bool(also))
             if known is not None:
                 return known
-            with copies.mutated(mutant) as copy:
-                outcome = _test(mutant, copy, tests, options.simulation_seeds)
+            outcome = _test(mutant, copies, tests, options.simulation_seeds, also)
             kept.add(outcome)
             return outcome
 
@@ -219,41 +184,47 @@ def main() -> int:
     return 0
 
 
-def shares(file: Path, seeds: int) -> list[str]:
-    """Return the worlds that run a module, each with its seeds: so many that each world takes about the same time."""
-    worlds = next(worlds for pattern, worlds in WORLDS.items() if fnmatch(f"/{file}", pattern))
-    return [f"{world}={max(1, seeds // len(worlds) // COSTS[world])}" for world in worlds]
+def newer_tests(asked: Sequence[str], copy: Path) -> list[str]:
+    """Return the node ids of the tests that are asked for beside those of the coverage map.
+
+    One that is not there, or that fails without any mutant, would count as a witness of each of them: then the run ends here.
+    """
+    nodes = node_ids(asked) if asked else []
+    if nodes and try_unit_tests(copy, nodes) is not None:
+        raise SystemExit(f"{failed_in(copy) or ' '.join(asked)} fails without any mutant: mend it first.")
+    return nodes
 
 
-def _test(mutant: Mutant, copy: Path, tests: CoverageMap, seeds: int) -> Outcome:
-    chosen = tests.of(mutant.file, mutant.line)
-    if chosen:
-        fate = _run(["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--timeout=60", *chosen], copy, UNIT_SECONDS)
+def _fate_in_unit_tests(copies: Copies, mutant: Mutant, chosen: list[str], tests: CoverageMap) -> str | None:
+    """Return how the unit tests ended the mutant; None if they did not.
+
+    A test that takes long may have a limit by the clock, which a busy machine makes it miss: it counts only where it does not
+    fail without the mutant.
+    """
+    while chosen:
+        with copies.mutated(mutant) as copy:
+            fate, failed = try_unit_tests(copy, chosen), failed_in(copy)
+        function = (failed or "").partition("[")[0]
+        if fate is None or failed is None or tests.seconds.get(function, 0.0) < HAS_NO_LIMIT_SECONDS:
+            return fate
+        with copies.whole() as copy:
+            if try_unit_tests(copy, [failed]) is None:
+                return fate
+        chosen = [node for node in chosen if node not in (failed, function)]
+    return None
+
+
+def _test(mutant: Mutant, copies: Copies, tests: CoverageMap, seeds: int, also: Sequence[str]) -> Outcome:
+    groups = [group for group in ([*also], *tests.of(mutant.file, mutant.line)) if group]
+    for group in groups:
+        fate = _fate_in_unit_tests(copies, mutant, group, tests)
         if fate is not None:
             return Outcome(mutant, f"killed by unit tests{fate}")
-    fate = _run(["-c", SIMULATION, *shares(mutant.file, seeds)], copy, SIMULATION_SECONDS)
+    with copies.mutated(mutant) as copy:
+        fate = try_simulation(copy, shares(mutant.file, seeds))
     if fate is not None:
         return Outcome(mutant, f"killed by the simulation{fate}")
-    return Outcome(mutant, "survived" if chosen else "survived, and no unit test passes it")
-
-
-def _run(arguments: list[str], copy: Path, seconds: float) -> str | None:
-    """Run Python over a copy; None if all went well, else what is to be added to the word for how it did not."""
-    environment = {**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{ROOT}", "PYTHONDONTWRITEBYTECODE": "1"}
-    process = subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        return None if process.wait(seconds) == 0 else ""
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.wait()
-        return " (it ran for ever)"
+    return Outcome(mutant, "survived" if groups else "survived, and no unit test passes it")
 
 
 def _summary(outcomes: list[Outcome]) -> str:

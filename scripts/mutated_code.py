@@ -2,7 +2,7 @@
 
 Operators: comparisons and `and`/`or` exchanged, a `not` taken away, conditions turned round, integers off by one, True for
 False, `+` for `-`, a returned value replaced by None, a statement or a raise taken away. Text is left alone, and so are
-assertions, annotations and decorators: nothing may depend on them.
+assertions, annotations and decorators, and calls that are there for a test or a type checker alone: nothing may depend on them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Eq: "!=", ast.NotEq: "==", ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">",
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
+
+_FOR_CHECKS = frozenset({"reached", "assert_never"})
+"""Named crash points, of which a test compares the list with the code, and what a type checker proves never to run."""
 
 
 @dataclass(frozen=True, order=True)
@@ -57,7 +60,7 @@ class _Mutator:
 
     def of(self, node: ast.AST) -> Iterator[Mutant]:
         """Yield the mutants at and below a node."""
-        if isinstance(node, ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.Assert | ast.JoinedStr | ast.Import | ast.ImportFrom) or _is_for_checks(node):
             return
         yield from self._of_expression(node)
         yield from self._of_value_or_statement(node)
@@ -115,6 +118,14 @@ class _Mutator:
 
     def _place(self, line: int, column: int) -> int:
         return self._starts[line - 1] + column
+
+
+def _is_for_checks(node: ast.AST) -> bool:
+    match node:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))):
+            return name in _FOR_CHECKS
+        case _:
+            return False
 
 
 def _compiles(source: bytes) -> bool:

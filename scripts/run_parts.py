@@ -49,9 +49,18 @@ BRANCHES = [
     [sys.executable, "-m", "coverage", "report", COVERAGE_FILE],
 ]
 
-# A driver that starts leaves a part of two cores idle, so two tests at once take less time; each has servers of its own.
-# Who is done first takes tests from the other: otherwise one was left with ten minutes of them.
-OPTIONS = {part: ["--numprocesses=2", "--dist=worksteal"] for part in ("unit", "integration", "faults", "cluster")}
+# Tests wait for drivers, brokers and time limits most of the time, so more of them at once than there are cores take less time;
+# each process has servers of its own, which need 4 GiB. Tests of a module that share a fixture stay on one of them
+# (tests/scheduling.py).
+MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+THREE_IF_THEY_FIT = 3 if MEMORY_BYTES > 14 * 2**30 else 2
+PROCESSES = {"unit": 2, "integration": THREE_IF_THEY_FIT, "faults": 2, "cluster": THREE_IF_THEY_FIT}
+WHOLE_MODULES = ["--dist=loadscope", "--no-loadscope-reorder"]
+STEALING = ["--dist=worksteal"]  # the cheaper one for ten thousand short tests, whose fixtures are cheap
+OPTIONS = {
+    part: [f"--numprocesses={count}", *(STEALING if part == "unit" else WHOLE_MODULES)]
+    for part, count in PROCESSES.items()
+}
 CLUSTER = "cluster"
 
 

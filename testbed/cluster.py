@@ -157,7 +157,7 @@ class Cluster:
         containerd.ctr("tasks", "resume", container)
 
     def stop_api_server(self, how: signal.Signals = signal.SIGKILL) -> None:
-        """End the API server; everything else runs on without it. SIGTERM waits up to a minute for open watches."""
+        """End the API server; everything else keeps running without it. SIGTERM waits up to a minute for open watches."""
         self._servers.pop("apiserver").stop(how)
 
     def start_api_server(self) -> None:

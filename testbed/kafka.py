@@ -160,6 +160,8 @@ class Kafka:
             "transaction.state.log.num.partitions": "1",
             "group.initial.rebalance.delay.ms": "0",
             "message.max.bytes": "20971520",
+            # Tests give records timestamps of the past: retention would take them within minutes of a slow run.
+            "log.retention.ms": "-1",
         }
         if self.users:
             accounts = " ".join(f'user_{name}="{_escaped(password)}"' for name, password in self.users.items())

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PORTS = range(15_000, 30_000)
 
 
 class ServerDidNotStart(RuntimeError):
@@ -24,10 +26,18 @@ class ServerDidNotStart(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a TCP port of 127.0.0.1 that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a TCP port of 127.0.0.1 that nothing uses, outside of what the kernel gives to those who name no port.
+
+    A port of the kernel's own range (`ip_local_port_range`, from 32768 on) may become the near end of a connection before the
+    server binds it, or while a server that is stopped on purpose is away. Chosen at random, so that two who choose at the same
+    moment do not meet; whatever a test does to `random` leaves it alone.
+    """
+    for _ in range(100):
+        port = PORTS[secrets.randbelow(len(PORTS))]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ServerDidNotStart(f"No port between {PORTS[0]} and {PORTS[-1]} of 127.0.0.1 is free.")
 
 
 def port_answers(port: int, host: str = "127.0.0.1") -> bool:

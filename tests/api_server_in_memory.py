@@ -23,7 +23,8 @@ class ApiServerInMemory:
     `forbidden` names verbs and kinds such as "get secrets". `before_patch` is what others do just before a patch is made;
     `steps` are changes of the status that the operator makes after one, each seen by one look more. `not_yet` is how often a
     log is not there yet, `on_list` what happens when pods are listed for the nth time. `applied` is what was applied, by its
-    path; kinds that are `conflicting` belong to another field manager.
+    path; kinds that are `conflicting` belong to another field manager. `replays` were created, and each look at one shows
+    the next of `replay_statuses`; one that `loses_answers` says of none that it was created.
     """
 
     folder: Path
@@ -42,6 +43,9 @@ class ApiServerInMemory:
     namespaces: set[str] = field(default_factory=lambda: {"shop"})
     applied: dict[str, Resource] = field(default_factory=dict)
     conflicting: set[str] = field(default_factory=set)
+    replays: dict[str, Resource] = field(default_factory=dict)
+    replay_statuses: list[Resource] = field(default_factory=list)
+    loses_answers: bool = False
 
     def __enter__(self) -> Self:
         handler = type("Handler", (_Handler,), {"held": self})
@@ -101,6 +105,21 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answered(lambda path, _query: self._patch(path, body))
 
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answered(lambda path, query: self._create(path, query, body))
+
+    def _create(self, path: list[str], query: dict[str, list[str]], manifest: Resource) -> Any:
+        if path[-1] != "streamreplays":
+            raise _Answer(404, "the server could not find the requested resource")
+        self._allowed("create", "streamreplays")
+        self.held.queries.append(query)
+        if "dryRun" not in query:
+            self.held.replays[manifest["metadata"]["name"]] = manifest
+        if self.held.loses_answers:
+            raise _Answer(504, "the request did not complete within the allotted timeout")
+        return manifest
+
     def _answered(self, work: Callable[[list[str], dict[str, list[str]]], Any]) -> None:
         parts = urlsplit(self.path)
         try:
@@ -115,6 +134,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, path: list[str], query: dict[str, list[str]]) -> Any:
         match path:
+            case ["apis", _, _, "namespaces", _, "streamreplays", name]:
+                self._allowed("get", "streamreplays")
+                if self.held.replay_statuses:
+                    self.held.replays[name]["status"] = self.held.replay_statuses.pop(0)
+                return self.held.replays[name]
             case ["apis", _, _, "namespaces", _, kind, name]:
                 self._allowed("get", kind)
                 if self.held.patched and self.held.steps:

@@ -26,7 +26,7 @@ from exactlyonce.connectors.files.tenancy import Tenant
 from exactlyonce.ledger.fence import claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
-from exactlyonce_spark.connectors.files.target import FilesTarget
+from exactlyonce_spark.connectors.files.target import FilesTarget, FileWriter
 from exactlyonce_spark.landing import land_batch
 from exactlyonce_spark.manifest_landing import recover_manifests, show_landed
 from exactlyonce_spark.planned import PlannedBatch, Written
@@ -81,9 +81,13 @@ class CompactedLake:
     def driver(self) -> FilesTarget:
         """A driver that has recovered what its predecessor left."""
         tenant = Tenant.of(self.folder.sink, STREAM, self.ledger.identity())
-        target = FilesTarget(self.store, NoWriter(), tenant, self.author, self.rows)
+        target = FilesTarget(self.store, self.writer(), tenant, self.author, self.rows)
         recover_manifests(self.ledger, self.permit, target)
         return target
+
+    def writer(self) -> FileWriter:
+        """What a driver of this lake writes with."""
+        return NoWriter()
 
     def next_driver(self) -> None:
         """Fence the driver, and start the next one."""
@@ -94,13 +98,16 @@ class CompactedLake:
 
     def write(self, batch: int, ids: Sequence[int] = ()) -> DataFile:
         """Write the file of a batch as an attempt does."""
-        path = f"{Write.draw(self.author, BatchNumber(batch)).name}-part-0.parquet"
-        rows = list(ids) or [2 * batch, 2 * batch + 1]
+        return self.put(Write.draw(self.author, BatchNumber(batch)).name, list(ids) or [2 * batch, 2 * batch + 1])
+
+    def put(self, name: str, ids: Sequence[int]) -> DataFile:
+        """Put the only file of an attempt, which has this name, into the folder."""
+        path = f"{name}-part-0.parquet"
         with TemporaryDirectory() as scratch:
             written = Path(scratch, "file.parquet")
-            pyarrow.parquet.write_table(pa.table({"id": rows}), written, store_schema=False)
+            pyarrow.parquet.write_table(pa.table({"id": list(ids)}), written, store_schema=False)
             self.store.put(written, path)
-            return DataFile(path, written.stat().st_size, 1, len(rows))
+            return DataFile(path, written.stat().st_size, 1, len(ids))
 
     def record(self, batch: int) -> str:
         """Land a batch in the ledger, and return what it names."""
@@ -119,7 +126,7 @@ class CompactedLake:
     def land(self, first: int, last: int) -> None:
         """Land batches and show them to readers."""
         for batch in range(first, last + 1):
-            show_landed(self.ledger, self.permit, self.target, BatchNumber(batch), self.record(batch))
+            show_landed(self.ledger, self.permit, self.target, BatchNumber(batch), self.record(batch), None)
 
     def compaction(self, reached: Callable[[str], None] = lambda point: None) -> Compaction:
         """A compaction that has not begun."""

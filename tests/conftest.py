@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,8 +13,8 @@ from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from testbed.kafka import Kafka
 from testbed.pgbouncer import PgBouncer, PgBouncerUnavailable, ensure_program
 from testbed.postgres import Postgres
-from tests.longest_first import longest_first
 from tests.rig import Rig
+from tests.scheduling import WholeModules, group_of, longest_first
 
 _counter = itertools.count(1)
 
@@ -25,12 +25,19 @@ SASL_USER, SASL_PASSWORD = "reader", "plain-secret"
 QUOTING_USER, QUOTING_PASSWORD = "quoting", 'pass "word" with \\ in it'
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the tests that are marked with their seconds run first."""
-    marks = [(item, item.get_closest_marker("seconds")) for item in items]
-    known = [(item, float(mark.args[0]) if mark else 0.0) for item, mark in marks]
-    items[:] = longest_first(known, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    """Let what takes minutes run first, and keep tests together that share a fixture of their module."""
+    known = []
+    for item in items:
+        seconds = item.get_closest_marker("seconds")
+        known.append((item, group_of(item.nodeid, item.config.rootpath), float(seconds.args[0]) if seconds else 0.0))
+    items[:] = longest_first(known)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> WholeModules | None:
+    """Give workers whole modules where their tests share a fixture."""
+    return WholeModules(config, log) if config.getoption("dist") == "loadscope" else None
 
 
 @pytest.fixture(scope="session")
@@ -66,9 +73,14 @@ def pooler(servers: Path, postgres_18: Postgres) -> Iterator[PgBouncer]:
 
 @pytest.fixture(scope="session")
 def kafka(servers: Path) -> Iterator[Kafka]:
-    """A Kafka broker, with a second listener that asks for a login."""
+    """A Kafka broker, with a second listener that asks for a login, which may do everything to what has no ACL."""
     users = {SASL_USER: SASL_PASSWORD, QUOTING_USER: QUOTING_PASSWORD}
-    settings = {"log.cleaner.backoff.ms": "100"}  # compaction is awaited in tests
+    settings = {
+        "log.cleaner.backoff.ms": "100",  # compaction is awaited in tests
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
+    }
     with Kafka(servers / "kafka", settings=settings, users=users) as broker:
         yield broker
 

@@ -40,22 +40,22 @@ SUMS = Table(
 
 
 @contextmanager
-def doris() -> Iterator[StandIn]:
+def doris(frontends: int = 1) -> Iterator[StandIn]:
     """Start the stand-in with its tables."""
-    with StandIn() as stand_in:
+    with StandIn(frontend_count=frontends) as stand_in:
         for table in (ORDERS, UNIQUE, SUMS):
             stand_in.cluster.create(DATABASE, table)
         yield stand_in
 
 
 @contextmanager
-def doris_with_files(files: Files) -> Iterator[StandIn]:
+def doris_with_files(files: Files, frontends: int = 1) -> Iterator[StandIn]:
     """Start the stand-in with its tables and its query port, for broker loads of files.
 
     PyMySQL asks for TLS, which the stand-in does not have, with all certificates of the machine: reading them for each
     connection would be most of the time of a test.
     """
-    with pytest.MonkeyPatch.context() as patched, StandIn(files=files) as stand_in:
+    with pytest.MonkeyPatch.context() as patched, StandIn(files=files, frontend_count=frontends) as stand_in:
         patched.setattr(ssl.SSLContext, "load_default_certs", lambda *_: None)
         for table in (ORDERS, UNIQUE, SUMS):
             stand_in.cluster.create(DATABASE, table)

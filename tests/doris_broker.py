@@ -15,6 +15,7 @@ from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.doris.broker_loads import DorisStagedLoads, StagingWriter
+from exactlyonce_spark.connectors.doris.exchange import Node, Piece
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.query_client import QueryClient
@@ -46,8 +47,9 @@ class Folder:
     files: dict[str, bytes] = field(default_factory=dict)
     lost: list[bool] = field(default_factory=list)
     location: str = LOCATION
+    service: str = "Amazon S3"
 
-    def put(self, path: str, pieces: Iterable[bytes]) -> None:
+    def put(self, path: str, pieces: Iterable[Piece]) -> None:
         is_lost = bool(self.lost)
         if not is_lost or self.lost.pop(0):
             self.files[path] = b"".join(pieces)
@@ -87,9 +89,9 @@ class BrokerWorld(World):
     pauses: list[float] = field(default_factory=list)
 
     def target(self, permit: Permit | None = None) -> DorisTarget:
-        doris = client(self.server.frontend)
+        doris = client(*self.server.frontends)
         labels, epoch = LoadLabels(STREAM, "token-1"), (permit or self.permit).epoch
-        nodes = tuple(type(node)(node.host, self.server.query_port) for node in doris.frontends)
+        nodes = tuple(Node("127.0.0.1", port) for port in self.server.query_ports)
         query = QueryClient(nodes, doris.login, doris.database, 5.0, tuple(self.reader.values()))
         loads = DorisStagedLoads(
             query, doris, self.folder, STAGING, self.reader, self.columns, labels, epoch, self.pauses.append

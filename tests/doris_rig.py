@@ -74,7 +74,7 @@ class DorisRig(Rig):
             "spec.transform": {"sql": "select id, customer, amount from source"},
             "spec.sink": {
                 "doris": {
-                    "frontends": [server.frontend],
+                    "frontends": server.frontends,
                     "database": DATABASE,
                     "table": ORDERS,
                     "secretRef": {"name": "doris"},
@@ -95,8 +95,8 @@ class DorisRig(Rig):
         return self.counts().total()
 
 
-def eventful() -> StandIn:
+def eventful(frontends: int = 1) -> StandIn:
     """Return the stand-in with its table, not started yet."""
     cluster = EventfulCluster({LOGIN["user"]: Login(LOGIN["password"])})
     cluster.create(DATABASE, TABLE)
-    return StandIn(cluster)
+    return StandIn(cluster, frontend_count=frontends)

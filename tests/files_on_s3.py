@@ -20,8 +20,7 @@ from testbed.s3 import S3
 from tests.files_rig import Stream
 from tests.resource_documents import document
 
-BUCKET = "struck"
-"""A bucket of these tests alone: the JVM keeps one file system for each bucket, with the settings of its first use."""
+_numbers = count(1)
 
 FAULTS = (
     Fate.REFUSED_503,
@@ -56,9 +55,16 @@ class BadDay:
         return given
 
 
-def settings_of_spark(s3: S3, endpoint: str) -> dict[str, str]:
+def new_bucket(s3: S3) -> str:
+    """Create a bucket for one Spark session: a JVM keeps a file system for each bucket, with the settings of its first use."""
+    bucket = f"session-{next(_numbers)}"
+    s3.create_bucket(bucket)
+    return bucket
+
+
+def settings_of_spark(s3: S3, bucket: str, endpoint: str) -> dict[str, str]:
     """What a driver gives Spark for such a sink, with the login as settings, and fewer tries with shorter pauses."""
-    files = {"path": f"s3a://{BUCKET}/any", "endpoint": endpoint, "pathStyle": True}
+    files = {"path": f"s3a://{bucket}/any", "endpoint": endpoint, "pathStyle": True}
     changes = {"spec.sink": {"files": files}, "spec.ledger": {"objectLog": {"location": "/any"}}}
     spec = parse_stream(document({**changes, "spec.checkpoint": {"local": {"path": "/c"}}}), "the test").spec
     own = {
@@ -71,7 +77,7 @@ def settings_of_spark(s3: S3, endpoint: str) -> dict[str, str]:
         "retry.throttle.interval": "1ms",
         "retry.throttle.limit": "3",
     }
-    return {**s3_settings(spec), **{f"spark.hadoop.fs.s3a.bucket.{BUCKET}.{key}": value for key, value in own.items()}}
+    return {**s3_settings(spec), **{f"spark.hadoop.fs.s3a.bucket.{bucket}.{key}": value for key, value in own.items()}}
 
 
 @dataclass
@@ -100,16 +106,20 @@ class StreamOnS3(Stream):
 
     def keys(self, below: str = "") -> set[str]:
         """Every object below a folder of the path, by its name from the path on, but for marks of folders."""
-        prefix = f"{self.sink.path.removeprefix(f's3a://{BUCKET}/')}/"
-        pages = self.s3.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{prefix}{below}")
+        bucket, prefix = self._place()
+        pages = self.s3.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}{below}")
         found = (entry["Key"].removeprefix(prefix) for page in pages for entry in page.get("Contents", ()))
         return {key for key in found if key and not key.endswith("/")}
 
     def copy(self, before: str, after: str) -> None:
         """Copy an object, as the service itself does it."""
-        prefix = self.sink.path.removeprefix(f"s3a://{BUCKET}/")
-        source = {"Bucket": BUCKET, "Key": f"{prefix}/{before}"}
-        self.s3.client().copy_object(Bucket=BUCKET, Key=f"{prefix}/{after}", CopySource=source)
+        bucket, prefix = self._place()
+        source = {"Bucket": bucket, "Key": f"{prefix}{before}"}
+        self.s3.client().copy_object(Bucket=bucket, Key=f"{prefix}{after}", CopySource=source)
+
+    def _place(self) -> tuple[str, str]:
+        bucket, _, prefix = self.sink.path.removeprefix("s3a://").partition("/")
+        return bucket, f"{prefix}/"
 
     def root_of_pyarrow(self) -> tuple[str, Any]:
         """The path as pyarrow calls it, and the service itself."""

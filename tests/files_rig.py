@@ -70,6 +70,9 @@ class Batch:
     def collect(self) -> None:
         raise AssertionError("the sink's writer writes")
 
+    def pieces(self) -> Any:
+        raise AssertionError("no driver of these prepares rows piece by piece")
+
     def run_tasks(self, job: Any) -> list[Any]:
         raise AssertionError("the sink's writer writes")
 

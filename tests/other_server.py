@@ -24,6 +24,12 @@ def answering(content: bytes, status: int = 200, headers: tuple[tuple[str, str],
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()
 
+        def do_PUT(self) -> None:
+            self.do_POST()
+
+        def do_DELETE(self) -> None:
+            self.do_GET()
+
         def log_message(self, *_: object) -> None:
             """Stay silent."""
 

@@ -31,6 +31,7 @@ REFUSED_DORIS = (
              frontends=["fe:8030", "fe:8030"]),
     of_doris("a database with a slash", "spec.sink.doris.database", NAME, database="a/b"),
     of_doris("a table with a space", "spec.sink.doris.table", NAME, table="a b"),
+    of_doris("TLS to backends alone", "spec.sink.doris.tls", "is not one of", "Unsupported value", tls="Backends"),
     of_doris("a way of writing of others", "spec.sink.doris.write", "is not one of", "Unsupported value", write="Merge"),
     of_doris("bulk load", "spec.sink.doris", "load: BulkLoad (mini load) commits its rows at once and by their label alone",
              load="BulkLoad"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.resource_documents import DELETING, GONE, Changes, Refused
 
 SOURCE = "spec.source.files"
+TABLE, LEDGER = "sink.delta.location", "ledger.objectLog.location"
+FILES_OF_ROWS: Changes = {"spec.sink": {"files": {"path": "/lake/rows"}}}
 
 
 def _folder(**fields: object) -> Changes:
@@ -13,6 +15,48 @@ def _folder(**fields: object) -> Changes:
 
 
 REFUSED_FOLDERS = (
+    Refused(
+        "a start without its moment",
+        _folder(start={"from": "Timestamp"}),
+        f"{SOURCE}.start",
+        "timestamp belongs to from: Timestamp",
+    ),
+    Refused(
+        "a checkpoint that nothing starts from",
+        _folder(start={"checkpoint": "/spark/checkpoint"}),
+        f"{SOURCE}.start",
+        "checkpoint belongs to from: SparkCheckpoint",
+    ),
+    Refused(
+        "a checkpoint on S3 without a login to it",
+        _folder(start={"from": "SparkCheckpoint", "checkpoint": "s3a://lake/checkpoint"}),
+        SOURCE,
+        "start.checkpoint may be on S3 only where path is",
+    ),
+    Refused(
+        "files of rows from a topic",
+        {"spec.source.format.type": "Parquet"},
+        "spec",
+        "source.format.type: Parquet and Orc need source.files; write Json, Csv or Raw for another source",
+    ),
+    Refused(
+        "a header in front of rows",
+        {**_folder(headerLines=1), "spec.source.format.type": "Orc"},
+        "spec",
+        "source.files.headerLines is for files of lines",
+    ),
+    Refused(
+        "options of a format that has none",
+        {**_folder(), "spec.source.format.type": "Parquet", "spec.source.format.options": {"mergeSchema": "true"}},
+        "spec.source.format",
+        "options may set nothing for Parquet",
+    ),
+    Refused(
+        "options of ORC",
+        {**_folder(), "spec.source.format.type": "Orc", "spec.source.format.options": {"mergeSchema": "true"}},
+        "spec.source.format",
+        "options may set nothing for Orc",
+    ),
     Refused(
         "a folder without a path",
         {"spec.source.kafka": GONE, SOURCE: {}},
@@ -73,6 +117,35 @@ REFUSED_FOLDERS = (
         "spec",
         "source.files.path and sink.files.path have to be different folders",
     ),
+    *(
+        Refused(
+            f"a folder {where} the stream's own table",
+            {**_folder(path=path, recursive=True), "spec.sink": {"delta": {"location": "file:///lake/orders"}}},
+            "spec",
+            "source.files.path and sink.delta.location have to be different folders, neither of them in the other",
+        )
+        for where, path in (("in", "/lake/orders/new"), ("around", "/lake"), ("at the place of", "/lake/orders"))
+    ),
+    Refused(
+        "a folder that is the ledger",
+        {**_folder(path="/lake/ledger"), **FILES_OF_ROWS, "spec.ledger": {"objectLog": {"location": "/lake//ledger/"}}},
+        "spec",
+        "source.files.path and ledger.objectLog.location have to be different folders",
+    ),
+    *(
+        Refused(
+            f"an archive in {where}",
+            {**_folder(cleanSource="Archive", archivePath=archive), **FILES_OF_ROWS, **more},
+            "spec",
+            f"source.files.archivePath and {other} have to be different folders, neither of them in the other",
+        )
+        for where, archive, more, other in (
+            ("the files of the sink", "/lake/rows/old", {}, "sink.files.path"),
+            ("the stream's own table", "/lake/rows", {"spec.sink": {"delta": {"location": "/lake/rows"}}}, TABLE),
+            ("the ledger", "/lake/ledger", {"spec.ledger": {"objectLog": {"location": "/lake/ledger"}}}, LEDGER),
+            ("the checkpoint", "/logs/old", {"spec.checkpoint": {"local": {"path": "/logs"}}}, "the checkpoint"),
+        )
+    ),
     Refused(
         "a folder that holds the checkpoint",
         {**_folder(path="/data"), "spec.checkpoint": {"local": {"path": "/data/checkpoint"}}},
@@ -98,15 +171,21 @@ REFUSED_FOLDERS = (
         "archivePath and path have to be different folders",
     ),
     Refused(
-        "an archive on S3",
-        _folder(path="s3a://lake/incoming", cleanSource="Archive", archivePath="s3a://lake/archive"),
+        "an archive on a disk for a folder on S3",
+        _folder(path="s3a://lake/incoming", cleanSource="Archive", archivePath="/archive"),
         SOURCE,
-        "cleanSource: Archive is not for folders on S3",
+        "archivePath and path have to be both on S3",
     ),
     Refused(
         "files that go though a quarantined batch may be replayed",
         {**_folder(cleanSource="Delete"), "spec.recovery.onPoisonBatch": "Quarantine"},
         "spec",
         "source.files.cleanSource has to be Off with recovery.onPoisonBatch: Quarantine",
+    ),
+    Refused(
+        "single records of a folder",
+        {**_folder(), "spec.recovery.onPoisonBatch": "Bisect"},
+        "spec",
+        "recovery.onPoisonBatch: Bisect is not for source.files, whose positions count no records",
     ),
 )

@@ -95,6 +95,12 @@ REFUSED_KINESIS = (
     Refused(
         "a batch of no records", _kinesis(maxRecordsPerTrigger=0), "maxRecordsPerTrigger", "greater than or equal to 1"
     ),
+    Refused(
+        "single records of shards",
+        {**_kinesis(), "spec.recovery.onPoisonBatch": "Bisect"},
+        "spec",
+        "recovery.onPoisonBatch: Bisect is not for source.kinesis, whose positions count no records",
+    ),
     Refused("a batch of no bytes", _kinesis(maxBytesPerTrigger=0), "maxBytesPerTrigger", "greater than or equal to 1"),
     Refused(
         "deletions from Kinesis",

@@ -171,12 +171,13 @@ REFUSED_SINKS = (
     ),
     *(
         Refused(
-            f"{mode} a quarantine",
-            {"spec.outputMode": mode, "spec.sink.postgres": sink, "spec.recovery": {"onPoisonBatch": "Quarantine"}},
+            f"{mode} and {asked}",
+            {"spec.outputMode": mode, "spec.sink.postgres": sink, "spec.recovery": {"onPoisonBatch": asked}},
             "spec",
-            "recovery.onPoisonBatch: Quarantine needs outputMode: Append; the state of an aggregation would lack the records",
+            "recovery.onPoisonBatch: Quarantine and Bisect need outputMode: Append; the state of an aggregation would lack",
         )
         for mode, sink in _RESULTS.items()
+        for asked in ("Quarantine", "Bisect")
     ),
     Refused(
         "changed rows that are appended",

@@ -14,9 +14,13 @@ from tests.refused_doris import REFUSED_DORIS
 from tests.refused_drivers import REFUSED_DRIVERS
 from tests.refused_files import REFUSED_FILES
 from tests.refused_folders import REFUSED_FOLDERS
+from tests.refused_iceberg import REFUSED_ICEBERG
+from tests.refused_kafka_sinks import REFUSED_KAFKA_SINKS
 from tests.refused_kinesis import REFUSED_KINESIS
+from tests.refused_schedules import REFUSED_SCHEDULES
 from tests.refused_sinks import REFUSED_SINKS
 from tests.refused_sources import REFUSED_SOURCES
+from tests.refused_tables import REFUSED_TABLES
 from tests.resource_documents import Refused
 
 CASES = (
@@ -25,8 +29,12 @@ CASES = (
     *REFUSED_FOLDERS,
     *REFUSED_SINKS,
     *REFUSED_FILES,
+    *REFUSED_TABLES,
+    *REFUSED_ICEBERG,
     *REFUSED_DORIS,
+    *REFUSED_KAFKA_SINKS,
     *REFUSED_DRIVERS,
+    *REFUSED_SCHEDULES,
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from exactlyonce.api import refused_conf
 from exactlyonce.connectors.doris import load_properties
 from exactlyonce.connectors.kafka import client_properties
+from exactlyonce.connectors.kafka.sink_spec import SINK_ALLOWED
 
 Document = dict[str, Any]
 Changes = Mapping[str, Any]
@@ -19,6 +20,7 @@ GONE = object()
 
 KAFKA = {"bootstrapServers": "kafka:9092", "topics": ["orders"]}
 POSTGRES = {"secretRef": {"name": "warehouse"}, "table": "public.orders"}
+KAFKA_SINK = {"bootstrapServers": "kafka.sales:9092", "topic": "rows"}
 DORIS = {"frontends": ["fe-1.doris:8030"], "database": "shop", "table": "orders", "secretRef": {"name": "doris"}}
 BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
 DELETING: Changes = {
@@ -138,6 +140,15 @@ FULL = document(
             "maxQuarantined": 1000,
             "backoff": {"initial": "0s", "max": "1m30s"},
         },
+        "spec.replay": {
+            "schedule": "*/15 3-5 1,15 * 0-6/2",
+            "timeZone": "America/Argentina/Buenos_Aires",
+            "whenFailedRecords": 1000,
+            "whenFailedFor": "30m",
+            "limit": 500,
+            "history": 5,
+            "suspend": True,
+        },
         "spec.driver": {
             **_POD,
             "serviceAccountName": "spark",
@@ -239,6 +250,25 @@ VALID: Mapping[str, Changes] = {
         },
         "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
     },
+    "a topic of Kafka with the ledger beside the checkpoint": {"spec.sink": {"kafka": KAFKA_SINK}},
+    "a topic of Kafka with all that can be said of it": {
+        "spec.sink": {
+            "kafka": {
+                **KAFKA_SINK,
+                "secretRef": {"name": "kafka"},
+                "key": "id",
+                "value": "document",
+                "headers": [{"name": "region", "column": "region"}],
+                "transactionTimeout": "15m",
+                "properties": dict.fromkeys(SINK_ALLOWED, "x"),
+            }
+        },
+        "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
+    },
+    "a topic of the same name on other brokers": {
+        "spec.source.kafka.topics": ["rows"],
+        "spec.sink": {"kafka": {**KAFKA_SINK, "bootstrapServers": "another.cluster:9092"}},
+    },
     "a table of Doris with the ledger beside the checkpoint": {"spec.sink": {"doris": DORIS}},
     "a table of Doris with broker loads of large tasks": {
         "spec.sink": {
@@ -247,6 +277,7 @@ VALID: Mapping[str, Changes] = {
                 "load": "Auto",
                 "brokerLoadAbove": "512Mi",
                 "queryPort": 9031,
+                "tls": "All",
                 "properties": {"load_to_single_tablet": "true"},
                 "columns": ["id"],
                 "stagingLocation": {

@@ -4,8 +4,9 @@ Drivers are killed at named points and at random, the loop is killed, the databa
 and fails over to a real streaming standby, with and without its latest transactions. Status 1 if a record is lost or doubled.
 
 The kills are done in sittings of 50, each with servers of its own, and a sitting whose ids were compared is appended to a file
-beside the report. Whoever stops it (Ctrl-C, a reboot) continues with the same command. Sittings of another commit do not count;
-with --any-commit they do, and the report says which commit has done how many.
+beside the report (`soak.sittings.jsonl`, a kilobyte a line), which is committed with it: the same command continues from there
+after a Ctrl-C or a reboot, and on another machine. Sittings of another commit do not count; with --any-commit they do, and the
+report says which commit has done how many.
 """
 
 from __future__ import annotations
@@ -160,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the sittings that the command line asks for; the exit status is 0 when all kills were done and none went wrong."""
     options = _options(arguments)
     sittings = Sittings(commit_of(*CODE), options.kills)
-    file = SittingsFile(options.progress or (options.report and options.report.with_suffix(".progress.jsonl")))
+    file = SittingsFile(options.progress or (options.report and options.report.with_suffix(".sittings.jsonl")))
     file.read_into(sittings, options.any_commit)
     if sittings.kills:
         print(f"{sittings.kills} kills were done before; continuing.", flush=True)

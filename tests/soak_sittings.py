@@ -14,6 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.soak_stream import Strike
+
+KINDS = tuple(strike.value for strike in Strike)
+
 
 @dataclass(frozen=True)
 class OfMode:
@@ -118,6 +122,7 @@ class Sittings:
                 "",
                 *_table_of_kinds(sums),
                 "",
+                *([f"**Not struck yet**: {not_struck}.", ""] if (not_struck := _not_struck(sums)) else []),
                 f"Batches that failovers took away, and that landed again: {sum(each.lost_batches for each in good)}.",
                 "",
                 *(line for mode, done in sums.items() for line in _lines_of(mode, done)),
@@ -167,6 +172,12 @@ class SittingsFile:
 
 def _sum(modes: Iterable[OfMode]) -> OfMode:
     return sum(modes, NOTHING)
+
+
+def _not_struck(sums: dict[str, OfMode]) -> str:
+    """Return what has not been struck yet in a mode: a kill of each kind has to come in each."""
+    missing = {mode: [f"“{kind}”" for kind in KINDS if not done.kinds[kind]] for mode, done in sums.items()}
+    return "; ".join(f"in commit: {mode}, {', '.join(kinds)}" for mode, kinds in missing.items() if kinds)
 
 
 def _table_of_kinds(sums: dict[str, OfMode]) -> list[str]:

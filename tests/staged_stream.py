@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.ledger.fence import Permit
+from collections.abc import Mapping
+
+from exactlyonce.ledger.decided import Answer, DecidedBatch
+from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
+from exactlyonce.ledger.publish import record_answers
+from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import TwoPhaseTarget
-from tests.ledgers import STREAM
+from tests.ledgers import STREAM, new_stream
 from tests.simulation.staged_store import StagedStore, StagingTarget
-from tests.two_phase_stream import OF_A_BATCH, OF_A_FINISH, World
+from tests.two_phase_stream import ALL, OF_A_BATCH, OF_A_FINISH, World
 
 OF_A_STAGED_BATCH = (*OF_A_BATCH, "submit.recorded", "submit.sent", "submit.left-out", "submit.file-removed")
 OF_A_STAGED_FINISH = (*OF_A_FINISH[:-1], "submit.recorded", "submit.sent", "submit.file-removed")
@@ -31,6 +36,17 @@ class StagedWorld(World):
         assert view is not None
         assert view.decided is not None
         return view.decided
+
+    def landed_once(self) -> bool:
+        return (self.visible, self.status(), self.files.files) == (ALL, BatchStatus.LANDED, {})
+
+    def answered(self, answers: Mapping[str, Answer]) -> None:
+        """A person answers for loads of batch 1, and a driver finishes it."""
+        epoch = Epoch(self.permit.epoch + 1)
+        raise_epoch(self.ledger, new_stream(self.ledger), epoch)
+        record_answers(self.ledger, STREAM, epoch, BatchNumber(1), answers)
+        self.permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+        self.finish()
 
     def forget(self) -> None:
         """A day passes, and the sink forgets what has ended."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,6 +135,9 @@ class Batch:
 
     def collect(self) -> Sequence[Any]:
         return self.world.rows(READS)
+
+    def pieces(self) -> Iterator[Any]:
+        return iter(self.world.rows(READS))
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
         tools = tasks.TaskTools(None, self.world.target(), self.world.topic)

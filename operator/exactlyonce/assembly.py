@@ -88,7 +88,7 @@ def checkpoint_store(checkpoint: Checkpoint, secrets: Secrets) -> ErasableStore:
 def folder_of_a_person(path: str, *, endpoint: str | None, region: str | None, path_style: bool) -> LogStore:
     """Return the store of any folder that a person names at the command line, on S3 with the person's own login.
 
-    It is no stream's, so it may be a whole bucket and its files may be of any size.
+    It does not belong to a stream, so it may be a whole bucket and its files may be of any size.
     """
     if not is_on_s3(path):
         return open_folder(path, {})

@@ -27,12 +27,14 @@ from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, SESSION_TOKEN, 
 
 _MOST_CLIENTS = 64
 _PART_BYTES = 1 << 16
+_FIRST_FAILURE = 300
+"""From this status on botocore reads an answer whole, whatever was asked for."""
 
 Address = TypeVar("Address", bound=Hashable)
 
 
 class AnswerTooLarge(ValueError):
-    """A service answers with more bytes, or more values of JSON, than any answer of its protocol has."""
+    """A service answers with more bytes, or more values, than any answer of its protocol has."""
 
 
 @dataclass
@@ -97,7 +99,7 @@ def json_client(service: str, region: str, endpoint: str | None, login: AwsLogin
             retries={"mode": "standard", "total_max_attempts": 1},
         ),
     )
-    return bound_answers(client, service, limits.most_bytes, limits.answer_seconds)
+    return bound_answers(client, service, limits.most_bytes, limits.answer_seconds, _require_few_values)
 
 
 class ClientsByAddress(Generic[Address]):
@@ -128,22 +130,30 @@ class ClientsByAddress(Generic[Address]):
         self._guard, self._made = threading.Lock(), OrderedDict()
 
 
-def bound_answers(client: Any, service: str, most_bytes: int, seconds: float) -> Any:
+def bound_answers(
+    client: Any, calls: str, most_bytes: int, seconds: float, require: Callable[[bytes], None] = lambda content: None
+) -> Any:
     """Let each answer of a client have at most `most_bytes`, and come to its end within `seconds`; return the client.
 
-    Only for services whose answers are JSON and are read whole. botocore reads them without a limit, and a server of a tenant
-    may send what it likes. A call then raises AnswerTooLarge, ReadTimeoutError, or IncompleteReadError where one is cut off.
+    `calls` is a service, or one operation of it such as `s3.ListObjectsV2`; `require` raises AnswerTooLarge for an answer that
+    is short and would need much memory. botocore reads answers without a limit, and a server of a tenant may send what it
+    likes. A call then raises AnswerTooLarge, ReadTimeoutError, or IncompleteReadError where one is cut off. What a caller reads
+    as a stream is left to it, but for the answer that it failed.
     """
     # It is made of the client's settings, proxies and certificates, and nothing else shows it.
     http = client._endpoint.http_session
 
     def send(request: Any, **_: Any) -> Any:
+        is_stream = request.stream_output
         request.stream_output = True  # nothing of the body is read yet
         answer = http.send(request)
-        body = _Body(_read(answer, most_bytes, time.monotonic() + seconds))
-        return botocore.awsrequest.AWSResponse(answer.url, answer.status_code, answer.headers, body)
+        if is_stream and answer.status_code < _FIRST_FAILURE:
+            return answer
+        content = _read(answer, most_bytes, time.monotonic() + seconds)
+        require(content)
+        return botocore.awsrequest.AWSResponse(answer.url, answer.status_code, answer.headers, _Body(content))
 
-    client.meta.events.register(f"before-send.{service}", send)
+    client.meta.events.register(f"before-send.{calls}", send)
     return client
 
 
@@ -176,7 +186,6 @@ def _read(answer: Any, most_bytes: int, until: float) -> bytes:
         raise ConnectionClosedError(endpoint_url=answer.url, error=problem) from problem
     finally:
         answer.raw.close()
-    _require_few_values(bytes(content))
     return bytes(content)
 
 

@@ -11,13 +11,18 @@ MOST_CHARACTERS = 200
 """Of what a server says; longer ones are cut."""
 
 
+def printable(said: str) -> str:
+    """Return a text on one line, however long; what is not printable, such as what moves a terminal's cursor, is a space."""
+    return " ".join("".join(character if character.isprintable() else " " for character in said).split())
+
+
 def one_line(said: object, most: int = MOST_CHARACTERS) -> str:
     """Return what a server said as at most `most` printable characters on one line, without a full stop at its end.
 
     What is not printable, such as what moves a terminal's cursor or turns the direction of text, becomes a space.
     """
     start = said[: 10 * most] if isinstance(said, str) else repr(said)[: 10 * most]
-    text = " ".join("".join(character if character.isprintable() else " " for character in start).split())
+    text = printable(start)
     return (text if len(text) <= most else f"{text[: most - 1].rstrip()}…").rstrip(".")
 
 

@@ -39,6 +39,11 @@ POINTS = (
 HANG_POINTS = ("hang.recorded", "hang.killed")
 """Where a driver that hangs is dealt with, which few streams pass."""
 
+REPLAY_HANG_POINTS = ("replay.hang-recorded",)
+REPLAY_POINTS = ("replay.attempt-recorded", "replay.ending-seen", "replay.ending-recorded")
+SCHEDULE_POINTS = ("replay.scheduled",)
+"""Where a pass over the StreamReplays of a stream stands, beside the start of their pods, which is that of any."""
+
 
 @dataclass(frozen=True)
 class Crash:
@@ -53,7 +58,9 @@ class Crash:
         """Read `POINT[@NAMESPACE/NAME]=FILE`."""
         where, _, fired_file = text.partition("=")
         point, _, stream = where.partition("@")
-        assert point in (*POINTS, *HANG_POINTS), f"{point} is not a crash point of the operator"
+        assert point in (*POINTS, *HANG_POINTS, *REPLAY_HANG_POINTS, *REPLAY_POINTS, *SCHEDULE_POINTS), (
+            f"{point} is not a crash point of the operator"
+        )
         return cls(point, stream or None, fired_file)
 
 

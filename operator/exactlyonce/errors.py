@@ -7,6 +7,8 @@ was sent and its answer was lost; look again before doing anything else).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class ExactlyOnceError(Exception):
     """Base of all errors of this project; `str()` is one sentence: what, where, what to do."""
@@ -14,6 +16,17 @@ class ExactlyOnceError(Exception):
 
 class Refused(ExactlyOnceError):
     """What was asked cannot be done as it stands; trying again changes nothing until a person mends it."""
+
+
+class LandedGone(Refused):
+    """What has landed is gone from its sink, or the sink cannot tell; `batches` are those that are known by their numbers.
+
+    Who has the ledger adds the ranges of these batches to the sentence.
+    """
+
+    def __init__(self, message: str, batches: Iterable[int] = ()) -> None:
+        super().__init__(message)
+        self.batches = tuple(batches)
 
 
 class RefusedOutside(Refused):

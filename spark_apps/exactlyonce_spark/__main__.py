@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.drain import Drain, beat, drain_with_parent
 
@@ -41,7 +41,7 @@ def main() -> int:
     return EXIT_STATUS.get(words.ending, _FAILED)
 
 
-def _run(document: Path, epoch: Epoch, drain: Drain) -> LastWords:
+def _run(document: Path, epoch: Epoch, drain: Drain) -> LastMessage:
     # Imported late: an ask to end that comes before there is someone to take it is lost to the first process of a container.
     from exactlyonce_spark.driver import run_driver
     from exactlyonce_spark.settings import DocumentUnreadable, DriverSpec
@@ -49,7 +49,7 @@ def _run(document: Path, epoch: Epoch, drain: Drain) -> LastWords:
     try:
         return run_driver(DriverSpec.read(document), epoch, drain)
     except DocumentUnreadable as problem:
-        return LastWords(Ending.REFUSED, str(problem))
+        return LastMessage(Ending.REFUSED, str(problem), case=type(problem).__name__)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ class BatchLoop:
         self._source = source
         self._settings = settings
         self._log = LogWatch(source)
-        self._quarantines = Quarantines(ledger, permit, source.address, settings)
+        self._quarantines = Quarantines(ledger, permit, source, settings)
         self._origin_ids: dict[str, str] = {}
         self._landed: BatchNumber | None = None
         self.in_hand: PlannedBatch | None = None
@@ -115,10 +115,10 @@ class BatchLoop:
             self._has_landed(planned)
             return None
         self._log.begin(not_landed(planned, begun), planned.origin_ids, begun.fingerprints, epochs())
-        if self._quarantines.take(planned, begun, self._log):
+        if (taken := self._quarantines.take(planned, begun, self._log)) is None:
             self._has_landed(planned)
             return None
-        self._land_rows(batch, plan, planned, begun)
+        self._land_rows(batch, plan, taken, begun)
         if self._elsewhere is None:  # else it has been told before readers were shown the batch
             reached("batch.landed", batch.number)
         self._has_landed(planned)
@@ -205,7 +205,7 @@ class BatchLoop:
         rows = self._rows = sum(report.rows for report in reports)
         tags = {report.tag for report in reports}
         reached("batch.rows-written", batch.number)
-        letters = self._letters(batch, planned.ranges, certain=False)
+        letters = self._letters(batch, planned)
         if letters:
             tag = secrets.randbits(63)
             tags.add(tag)
@@ -215,9 +215,7 @@ class BatchLoop:
                 batch.number,
                 batch.number,
                 tag,
-                lambda transaction: self._target.write_dead_letters(
-                    transaction, batch.number, letters, planned.origin_ids
-                ),
+                lambda it: self._target.write_dead_letters(it, batch.number, letters, planned.origin_ids),
             )
         written, records_read = Written(rows, len(letters)), self._counted(batch)
         lost: tuple[FailureRow, ...] = ()
@@ -233,14 +231,13 @@ class BatchLoop:
     def _land_by_partition(self, batch: SparkBatch, plan: ExecutedPlan, planned: PlannedBatch, begun: Begun) -> None:
         """Each task lands its partition; then the batch is closed."""
         assert plan.task_ranges is not None, "checked before the batch is read"
-        remaining = Ranges(
-            {part.partition: part.offsets for part in plan.task_ranges if part.partition not in begun.finished}
-        )
+        unread = [part for part in plan.task_ranges if part.partition not in begun.finished]
+        remaining = Ranges({part.partition: part.offsets for part in unread})
         letters: Sequence[DeadLetter] = ()
         rows: int | None = None
         if remaining:
             known = self._log.require(batch.number, remaining, planned.origin_ids)
-            letters = self._letters(batch, remaining, certain=True)
+            letters = self._letters(batch, planned, remaining)
             job = tasks.PartitionJob(
                 batch.number,
                 self._permit,
@@ -249,6 +246,7 @@ class BatchLoop:
                 dict(planned.origin_ids),
                 tuple(letters),
                 known,
+                planned.left_out,
             )
             reports = batch.run_tasks(job)
             all_known = not begun.finished and all(report.known for report in reports)
@@ -278,7 +276,7 @@ class BatchLoop:
         return replace(planned, fingerprints=self._log.fingerprints(planned.ranges))
 
     def _check_after_reading(self, batch: SparkBatch, planned: PlannedBatch) -> tuple[int | None, Sequence[DeadLetter]]:
-        letters = self._letters(batch, planned.ranges, certain=False)
+        letters = self._letters(batch, planned)
         records_read = self._counted(batch)
         self._log.require(planned.number, planned.ranges, planned.origin_ids, self._settings.comparable(records_read))
         reached("batch.source-checked", batch.number)
@@ -288,8 +286,11 @@ class BatchLoop:
         self._records_read = batch.records_read()
         return self._records_read
 
-    def _letters(self, batch: SparkBatch, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
-        return batch.malformed(ranges, certain=certain) if self._settings.dead_letters else ()
+    def _letters(self, batch: SparkBatch, planned: PlannedBatch, unread: Ranges | None = None) -> Sequence[DeadLetter]:
+        if not self._settings.dead_letters:
+            return ()
+        found = batch.malformed(planned.ranges if unread is None else unread, certain=unread is not None)
+        return planned.left_out.without(found)
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:
         """Return each topic's id, asked once per topic; the check before each commit compares with the source's."""

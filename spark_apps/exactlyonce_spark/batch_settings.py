@@ -10,6 +10,7 @@ from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.launch.port import Quarantine
 from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce_spark.left_out import FailingRecords
 from exactlyonce_spark.spark_port import ExecutedPlan
 
 
@@ -27,7 +28,7 @@ class BatchSettings:
 
     `deletes`: rows may delete their key, so the order of the records decides. Where positions do not count records
     (`positions_count_records`), only a batch that reads nothing is known to be small. `quarantine` names a batch that is passed
-    over, and `most_quarantined` how many offsets the stream may have passed over with it.
+    over, `left_out` records that the query leaves out, and `most_quarantined` is how many offsets may be in quarantine.
     """
 
     delivery: Delivery = Delivery.EXACTLY_ONCE
@@ -37,6 +38,7 @@ class BatchSettings:
     deletes: bool = False
     positions_count_records: bool = True
     quarantine: Quarantine | None = None
+    left_out: tuple[FailingRecords, ...] = ()
     most_quarantined: int = DEFAULT_MOST_QUARANTINED
 
     def is_small(self, ranges: Ranges) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exactlyonce.assembly import Secrets, ledger_address, source_address
+from exactlyonce.connectors.specs import TakesReplays
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.connector import LedgerAddress, OpenLedger, Use
 from exactlyonce.ledger.fence import Permit, claim_epoch
@@ -39,7 +40,9 @@ def claim(driver: DriverSpec, epoch: Epoch) -> DriverComponents:
     spec, secrets = driver.spec, functools.partial(read_secret, Path(os.environ[SECRETS_FOLDER]))
     at_ledger = ledger_address(spec, secrets)
     ledger = at_ledger.open(f"exactlyonce {driver.stream_id}", Use.BATCHES)
-    permit, stream = claim_epoch(ledger, driver.stream_id, epoch, str(uuid.uuid4()), driver.ticket)
+    token = str(uuid.uuid4())
+    into = spec.sink.spec.landing_place if isinstance(spec.sink.spec, TakesReplays) else None
+    permit, stream = claim_epoch(ledger, driver.stream_id, epoch, token, driver.ticket, driver.checkpoint_path, into)
     sink = sink_connector(spec).prepare(spec, secrets, ledger, permit, stream)
     return DriverComponents(
         driver, secrets, at_ledger, ledger, source_address(spec.source, secrets).open(), sink, permit, stream

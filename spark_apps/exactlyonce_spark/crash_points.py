@@ -72,6 +72,19 @@ Spark's own job has ended, `files.checksum-moved` and `files.moved` for each fil
 folder is gone and what it wrote is not yet flushed to the disk.
 """
 
+POINTS_OF_TABLES = (
+    "table.created",
+    "table.registered",
+    "table.columns-added",
+    "table.before-commit",
+    "table.committed",
+)
+"""Points that only a sink passes whose rows are committed to a table's own log.
+
+A driver before its first batch: `table.created`, `table.registered` once the table knows the stream, `table.columns-added`.
+`table.before-commit` and `table.committed` before and after each batch's commit, behind `batch.landed`.
+"""
+
 POINTS_OF_TWO_PHASES = (
     "task.prepared",
     "batch.decided",
@@ -98,24 +111,51 @@ POINTS_OF_STAGED_LOADS = ("submit.recorded", "submit.sent", "submit.left-out", "
 record no longer names loads that are committed, and `submit.file-removed` after each file.
 """
 
+POINTS_OF_TRANSACTIONS = ("transaction.taken", "transaction.marked", "transaction.piece-sent")
+"""Points that only a sink passes whose driver holds a transaction open.
+
+`transaction.taken` before the first batch, once what an earlier driver had open has ended; `transaction.marked` when a marker
+was committed without rows, and `transaction.piece-sent` behind each piece of a batch's rows.
+"""
+
 POINTS_OF_PLANNERS = ("source.end-planned",)
 """Points that only a source in Python passes, in the process that Spark keeps for it: an end is known, and in no log yet."""
 
 POINTS_OF_QUARANTINES = ("quarantine.source-checked",)
 """Points that only a batch passes that failed too often: the source is asked once more, and then it lands without its rows."""
 
+POINTS_OF_BISECTIONS = ("bisect.begun", "bisect.tried", "bisect.found", "land.left-out-kept")
+"""Points that only a driver passes that is to find the records which fail by themselves, and that lands a batch without them.
+
+`bisect.begun` once the batch is known to wait, `bisect.tried` after each part that was tried, `bisect.found` before the query
+starts without them; `land.left-out-kept` inside the transaction of the driver or of a task that lands, once it records them.
+"""
+
 POINTS_OF_REPLAYS = (
+    "replay.taken-up",
+    "backfill.planned",
     "replay.claimed",
     "replay.begun",
+    "replay.files-written",
     "replay.read",
     "replay.source-checked",
     "replay.rows-written",
     "replay.landed",
     "replay.given-up",
     "replay.put-back",
+    "letters.claimed",
+    "letters.read",
+    "letters.rows-written",
+    "letters.landed",
+    "letters.kept",
 )
 """Points that only a replay passes: its ranges are claimed, and then each chunk is begun, read, compared and landed.
 
+`backfill.planned` once what a backfill is to land is recorded; `replay.taken-up` once ranges that were given by hand are in
+quarantine, in a process that finds them by itself. Those of dead letters are the same of a chunk of letters; each chunk is
+claimed by itself. `letters.kept` once a letter that failed again is kept with its new error.
+
+`replay.files-written` once the files of a chunk are written, where it lands as files, and before the source is asked again.
 `replay.rows-written` is inside the transaction that lands a chunk, before its ranges are marked. `replay.given-up` once records
 that retention took are recorded as lost, `replay.put-back` once a part that failed is in quarantine again.
 """
@@ -124,10 +164,13 @@ ALL_POINTS = (
     *POINTS,
     *POINTS_OF_MANIFESTS,
     *POINTS_OF_FILES,
+    *POINTS_OF_TABLES,
     *POINTS_OF_TWO_PHASES,
     *POINTS_OF_STAGED_LOADS,
+    *POINTS_OF_TRANSACTIONS,
     *POINTS_OF_PLANNERS,
     *POINTS_OF_QUARANTINES,
+    *POINTS_OF_BISECTIONS,
     *POINTS_OF_REPLAYS,
 )
 
@@ -195,7 +238,7 @@ def _carry_out(crash: Crash) -> None:
         case "raise":
             raise CrashRequested(f"a test asked for an error at {crash.point}")
         case other:
-            raise AssertionError(f"{other} is no crash action")
+            raise AssertionError(f"{other} is not a crash action")
 
 
 def _hold(let_go: Path) -> None:

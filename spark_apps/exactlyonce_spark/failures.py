@@ -14,7 +14,7 @@ from exactlyonce.errors import (
     TransactionTooLong,
     Unreachable,
 )
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.ledger.fence import Fenced
 from exactlyonce_spark.connectors.recognised import failures_of_connectors
 
@@ -79,12 +79,26 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
     return (Ending.BATCH_FAILED if in_batch else Ending.FAILED), said
 
 
+def case_of(problem: BaseException) -> str:
+    """Return the name of the error that a driver ended with, such as FilesGone; empty where none is known. Performs no I/O."""
+    if isinstance(problem, ExactlyOnceError):
+        return type(problem).__name__
+    cause = _cause(_KEYS_NOT_REMOVED.sub(r"\1", str(problem)))
+    return "" if cause is None else cause[0].rpartition(".")[2]
+
+
 def is_too_large(problem: BaseException) -> bool:
     """Whether a batch failed because there was not enough memory or time for all of it. Performs no I/O."""
     return (
         isinstance(problem, TransactionTooLong | BatchTooLarge | MemoryError)
         or _TOO_LARGE.search(str(problem)) is not None
     )
+
+
+def refused_rows_of(message: str) -> int | None:
+    """Return how many rows the sink has refused, if the message of an ending tells a number. Performs no I/O."""
+    counts = (connector.refused_rows(message) for connector in failures_of_connectors())
+    return next((count for count in counts if count is not None), None)
 
 
 def _kind_of(problem: ExactlyOnceError, in_batch: bool, asks_again: bool) -> Ending:
@@ -141,7 +155,7 @@ def _cause(text: str) -> tuple[str, str] | None:
 
 
 def _with_details(text: str, name: str, said: str) -> str:
-    """Return an error's words, as the connector tells them whose client it is of; words in capitals are no errors."""
+    """Return an error's words, as the connector tells them whose client it is of; words in capitals are not errors."""
     for connector in failures_of_connectors():
         told = connector.told(name, said, text)
         if told is not None:

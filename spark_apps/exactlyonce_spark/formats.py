@@ -89,7 +89,10 @@ def parsed(records: DataFrame, columns: RecordColumns, given: Format, schema: St
 
 
 def malformed_records(records: DataFrame, columns: RecordColumns, given: Format, schema: StructType) -> DataFrame:
-    """Return position, timestamp, place, key, value and reason of the records that are malformed."""
+    """Return position, timestamp, place, key, value and reason of the records that are malformed.
+
+    The value of a row that the source itself has read is told as JSON.
+    """
     kept = ("_origin", "_partition", "_position", "_timestamp", "_place", "key", "value")
     rows = records.selectExpr(
         f"{columns.origin} as _origin",
@@ -100,8 +103,11 @@ def malformed_records(records: DataFrame, columns: RecordColumns, given: Format,
         f"{columns.key} as key",
         *_value(columns),
     ).withColumn("_parsed", _parse(given, schema))
-    reasons = rows.selectExpr(*kept, f"{_reason(given, schema, 'key')} as _why")
-    return reasons.where("_why is not null")
+    reasons = rows.selectExpr(*kept, f"{_reason(given, schema, 'key')} as _why").where("_why is not null")
+    if given.type.is_columnar:
+        shown = "cast(to_json(value, map('ignoreNullFields', 'false')) as binary)"
+        return reasons.withColumn("value", functions.expr(shown))
+    return reasons
 
 
 def _value(columns: RecordColumns) -> tuple[str, str]:
@@ -118,6 +124,8 @@ def _parse(given: Format, schema: StructType) -> Column:
             taken = "value" if _is_binary(given, schema) else "cast(value as string)"
             row = f"named_struct('{escaped(schema.names[0])}', {taken}, '{_CORRUPT}', cast(null as string))"
             return functions.expr(row if _is_binary(given, schema) else f"if(value is null, null, {row})")
+        case FormatType.PARQUET | FormatType.ORC:
+            return functions.col("value")
         case FormatType.CSV:
             listed = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema)
             return functions.from_csv(text, f"{listed}, {_CORRUPT} string", options)
@@ -143,9 +151,13 @@ def _reason(given: Format, schema: StructType, key: str) -> str:
     row = _row(given)
     required = [field.name for field in schema if not field.nullable]
     missing = "".join(f" when {row}.{quoted(name)} is null then '{escaped(name)} is missing'" for name in required)
-    is_binary = _is_binary(given, schema)
-    not_text = "" if is_binary else " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
-    corrupt = f"{row} is null or _parsed.{_CORRUPT} is not null"
+    is_binary, is_columnar = _is_binary(given, schema), given.type.is_columnar
+    not_text = (
+        ""
+        if is_binary or is_columnar
+        else " when not is_valid_utf8(cast(value as string)) then 'the value is not UTF-8'"
+    )
+    corrupt = f"{row} is null" + ("" if is_columnar else f" or _parsed.{_CORRUPT} is not null")
     without_value = _reason_without_value(given.on_tombstone, key, is_binary)
     of_the_source = f" when {_BROKEN} is not null then {_BROKEN}"
     return f"case{of_the_source}{without_value}{not_text} when {corrupt} then 'the value does not fit the schema'{missing} end"

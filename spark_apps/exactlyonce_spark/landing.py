@@ -25,10 +25,13 @@ from exactlyonce_spark.landing_checks import (
     require_same,
     require_start,
 )
+from exactlyonce_spark.left_out import keep_left_out
 from exactlyonce_spark.planned import (
+    NOTHING_LEFT_OUT,
     AlreadyLanded,
     Begun,
     LandingRefused,
+    LeftOut,
     PlannedBatch,
     PositionsDiffer,
     Written,
@@ -140,6 +143,7 @@ def land_batch(
                 planned_row(permit, batch, status, written, records_read),
                 stateful=batch.stateful,
             )
+            keep_left_out(transaction, stream, batch.number, batch.left_out)
             reached("land.before-commit", batch.number)
 
     settled(ledger, permit, batch, once)
@@ -155,10 +159,12 @@ def land_partition(
     origin_ids: Mapping[str, str],
     write: Callable[[LedgerTransaction], int],
     fingerprint: Fingerprint | None = None,
+    left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> int | AlreadyLanded:
     """Land one partition of a batch in one transaction, and return its rows: `commit: Partition`, in a task.
 
-    `fingerprint` is of the range's last record: it is kept in the transaction that moves the position past that record.
+    `fingerprint` is of the range's last record: it is kept in the transaction that moves the position past that record, and so
+    are the records of the partition that are `left_out`.
 
     The position moves first: another run of this task waits there for this one's outcome, then finds it moved.
 
@@ -186,6 +192,7 @@ def land_partition(
             )
         reached("task.advanced", batch)
         rows = write(transaction)
+        keep_left_out(transaction, stream, batch, left_out)
         reached("task.before-commit", batch)
     reached("task.committed", batch)
     return rows
@@ -225,7 +232,10 @@ def finish_partitions(
 
 @rerun_after_lost_race
 def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, address: str, error: str) -> None:
-    """Record that a batch failed, with its ranges, unless it has landed.
+    """Record that a batch failed, with the ranges that have not landed, unless all of it has.
+
+    What was left out of a partition that has landed alone may stand in quarantine under the start of its range: no row of a
+    failure may replace it.
 
     Raises:
         Fenced: if this process may not write to the ledger any more.
@@ -236,8 +246,15 @@ def record_failure(ledger: Ledger, permit: Permit, batch: PlannedBatch, address:
             return
         row = replace(planned_row(permit, batch, BatchStatus.FAILED, Written(None), None), note=error)
         transaction.write_batch(permit.stream_id, row)
-        failures = failures_of(row, FailureStatus.OPEN, address, error)
+        pending = unread(batch.ranges, transaction.read_positions(permit.stream_id))
+        failures = failures_of(replace(row, ranges=pending), FailureStatus.OPEN, address, error)
         transaction.write_failures(permit.stream_id, failures)
+
+
+def unread(ranges: Ranges, landed: LandedPositions) -> Ranges:
+    """Return the ranges to whose end the positions have not moved: with `commit: Partition` some partitions may have landed."""
+    finished = _finished(landed, ranges)
+    return Ranges({key: offsets for key, offsets in ranges.items() if key not in finished})
 
 
 def _finished(landed: LandedPositions, ranges: Ranges) -> frozenset[Partition]:

@@ -18,7 +18,8 @@ MOST_CHARACTERS = 128
 _PRODUCT = "exactlyonce"
 _NAME_CHARACTERS = 24
 _DIGEST_CHARACTERS = 16
-_NUMBERS = re.compile(r"([0-9]{1,19}):[0-9]{1,19}:[0-9a-z-]+")
+_OF_A_LIFE = re.compile(r"^exactlyonce:[^:]*:[^:]*:")
+_NUMBERS = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):[0-9a-z-]+")
 """Of 64 bits: a sink lists the labels of others as well, who may have made theirs of what they have seen of ours."""
 
 
@@ -51,3 +52,9 @@ class LoadLabels:
         """Return the epoch that a label of this life names; None for any other label."""
         found = _NUMBERS.fullmatch(label.removeprefix(self.prefix)) if label.startswith(self.prefix) else None
         return None if found is None else Epoch(int(found[1]))
+
+
+def batch_of(label: str) -> BatchNumber | None:
+    """Return the batch that a label of this form names, of any life; None for a label of another form."""
+    found = _NUMBERS.fullmatch(_OF_A_LIFE.sub("", label))
+    return None if found is None else BatchNumber(int(found[2]))

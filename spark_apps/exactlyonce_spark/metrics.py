@@ -11,11 +11,13 @@ import socket
 import threading
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from exactlyonce.bounded_text import one_line
+from exactlyonce_spark.target import LoadState
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
@@ -70,15 +72,59 @@ LOADS = DriverSeries(
     "what remembers labels, such as a database, and only so many.",
     ("into",),
 )
-ALL = (BATCH_SECONDS, BATCHES, RECORDS, ROWS, RETRIES, LOADS)
+NEWEST_LOADS = DriverSeries(
+    "exactlyonce_driver_newest_loads",
+    "gauge",
+    "Loads of the latest batch that was decided in a sink of two phases, by what the sink has said of each: prepared (it was "
+    "not asked yet, so the load is open), committed, aborted (its rows are made again), unknown (in doubt, or there in part).",
+    ("state",),
+)
+NOT_LANDED_FILES = DriverSeries(
+    "exactlyonce_driver_not_landed_files",
+    "gauge",
+    "Files of the source's folder that have not landed, as of the planner's latest listing: before each batch, and again and "
+    "again while none waits; what a batch has landed since is taken off. This and the next three are absent until the first "
+    "listing, and for a source that is no folder.",
+)
+NOT_LANDED_BYTES = DriverSeries(
+    "exactlyonce_driver_not_landed_bytes", "gauge", "Bytes of those files, as they are stored."
+)
+OLDEST_NOT_LANDED = DriverSeries(
+    "exactlyonce_driver_oldest_not_landed_timestamp_seconds",
+    "gauge",
+    "When the oldest of those files was last written to; `time()` less it is the lag in seconds. Absent while no file waits.",
+)
+LISTING_START = DriverSeries(
+    "exactlyonce_driver_listing_start_timestamp_seconds",
+    "gauge",
+    "When the driver that tells these was started. Of several drivers of a stream, the one started last is right.",
+)
+OF_FOLDERS = (NOT_LANDED_FILES, NOT_LANDED_BYTES, OLDEST_NOT_LANDED, LISTING_START)
+ALL = (BATCH_SECONDS, BATCHES, RECORDS, ROWS, RETRIES, LOADS, NEWEST_LOADS)
+
+
+@dataclass(frozen=True, slots=True)
+class NotLanded:
+    """What of a source that is no log has not landed; `oldest_timestamp` is in seconds since 1970."""
+
+    files: int
+    size_bytes: int
+    oldest_timestamp: float | None
 
 
 @dataclass
 class DriverMetrics:
-    """The counters of one driver; a batch counts when it has landed. Safe to read while batches run."""
+    """The counters of one driver; a batch counts when it has landed. Safe to read while batches run.
+
+    `not_landed` is asked at each scrape, and returns None for a source that does not tell, or has not told yet.
+    `note_landed` is called for each batch that has landed. `started_seconds` is when this driver was started, since 1970.
+    """
 
     now: Callable[[], float] = time.monotonic
     loads_into: str = ""
+    not_landed: Callable[[], NotLanded | None] = lambda: None
+    note_landed: Callable[[], None] = lambda: None
+    started_seconds: float = field(default_factory=time.time)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _at: float | None = None
     _laps: dict[str, float] = field(default_factory=dict)
@@ -86,6 +132,7 @@ class DriverMetrics:
     _counts: dict[str, int] = field(default_factory=dict)
     _sums: dict[str, float] = field(default_factory=dict)
     _buckets: dict[str, list[int]] = field(default_factory=dict)
+    _newest: Counter[LoadState] = field(default_factory=Counter)
 
     def begun(self) -> None:
         """Note that a batch has begun."""
@@ -108,8 +155,20 @@ class DriverMetrics:
                     self._add(RETRIES, 1)
                 self._fenced = True
 
+    def loads_decided(self, count: int) -> None:
+        """Note that so many loads are to be committed."""
+        with self._guard:
+            self._newest = Counter({LoadState.PREPARED: count})
+
+    def load_answered(self, state: LoadState) -> None:
+        """Note what the sink says of one of them."""
+        with self._guard:
+            self._newest[LoadState.PREPARED] -= 1
+            self._newest[state] += 1
+
     def landed(self, records: int, rows: int | None) -> None:
         """Count the batch that was begun last."""
+        self.note_landed()
         with self._guard:
             self._add(BATCHES, 1)
             self._add(RECORDS, records)
@@ -122,8 +181,9 @@ class DriverMetrics:
 
     def text(self) -> str:
         """Return the page that Prometheus reads."""
+        not_landed = self.not_landed()
         with self._guard:
-            return "".join(f"{line}\n" for line in self._lines())
+            return "".join(f"{line}\n" for line in (*self._lines(), *_of_folder(not_landed, self.started_seconds)))
 
     def _add(self, series: DriverSeries, count: int) -> None:
         self._counts[series.name] = self._counts.get(series.name, 0) + count
@@ -135,6 +195,9 @@ class DriverMetrics:
             if series is BATCH_SECONDS:
                 for part in dict.fromkeys(PARTS.values()):
                     yield from self._histogram(series.name, part)
+            elif series is NEWEST_LOADS:
+                for state in LoadState:
+                    yield f'{series.name}{{state="{state.value}"}} {self._newest[state]}'
             else:
                 into = f'{{into="{_escaped(self.loads_into)}"}}' if series is LOADS and self.loads_into else ""
                 yield f"{series.name}{into} {self._counts.get(series.name, 0)}"
@@ -146,6 +209,15 @@ class DriverMetrics:
             yield f'{name}_bucket{{part="{part}",le="{edge}"}} {total}'
         yield f'{name}_sum{{part="{part}"}} {self._sums.get(part, 0.0)}'
         yield f'{name}_count{{part="{part}"}} {total}'
+
+
+def _of_folder(found: NotLanded | None, started_seconds: float) -> Iterator[str]:
+    values = () if found is None else (found.files, found.size_bytes, found.oldest_timestamp, started_seconds)
+    for series, value in zip(OF_FOLDERS, values, strict=False):
+        if value is not None:
+            yield f"# HELP {series.name} {series.says}"
+            yield f"# TYPE {series.name} {series.kind}"
+            yield f"{series.name} {value}"
 
 
 def _escaped(value: str) -> str:

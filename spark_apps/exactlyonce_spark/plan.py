@@ -6,6 +6,7 @@ overwritten the latter (measured with 4.2.0).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +34,7 @@ _WRITTEN_OUT = ("LocalTableScanExec", "RangeExec", "OneRowRelationExec", "EmptyR
 _OF_THE_DRIVER = "org.apache.spark.rdd.ParallelCollectionRDD"
 _TRANSFORM_WITH_STATE = "TransformWithState"  # how the names of several nodes begin
 _PYTHON_STATE = "FlatMapGroupsInPandasWithStateExec"
+_NUMBERED = re.compile(r"#\d+L?|\bplan_id=\d+")  # expressions and nodes have other numbers in each batch
 _VALIDATION = "spark.sql.streaming.stateStore.formatValidation.enabled"
 
 
@@ -41,13 +43,17 @@ class PlanRefused(Refused):
 
 
 class PlanReader:
-    """Reads the executed plan of each batch of one query; what cannot change between batches is read once."""
+    """Reads the executed plan of each batch of one query; a plan of the same shape as the one before is inspected once.
+
+    Spark plans each batch by itself, and may join in another way once it knows how large a table is: a table that was
+    broadcast at first may be shuffled later.
+    """
 
     def __init__(self, session: SparkSession, query: Any, reader: SourceReader) -> None:
         self._query = query
         self._reader = reader
         self._class = session._jvm.java.lang.Class  # type: ignore[union-attr] # a classic session has a JVM
-        self._shape: tuple[bool, bool] | None = None
+        self._inspected: tuple[str, tuple[bool, bool]] | None = None
 
     def read(self) -> ExecutedPlan:
         """Return the plan of the batch that runs now.
@@ -59,9 +65,7 @@ class PlanReader:
         scan = self._scan(plan)
         if scan is None:
             return self._without_records(plan)
-        if self._shape is None:
-            self._shape = self._inspect_shape(plan)
-        stateful, chain = self._shape
+        stateful, chain = self._shape_of(plan)
         told = self._reader.task_ranges(_items(scan.inputPartitions()))
         tasks = None if told is None else tuple(told)
         starts = self._reader.codec.parse_entry(scan.start().json())
@@ -111,6 +115,12 @@ class PlanReader:
                 "would be read twice."
             )
         return scans[0] if scans else None
+
+    def _shape_of(self, plan: Any) -> tuple[bool, bool]:
+        drawn = _NUMBERED.sub("", plan.treeString())
+        if self._inspected is None or self._inspected[0] != drawn:
+            self._inspected = (drawn, self._inspect_shape(plan))
+        return self._inspected[1]
 
     def _inspect_shape(self, plan: Any) -> tuple[bool, bool]:
         """Return whether the query keeps state, and whether it is one chain of operators without an exchange."""

@@ -1,14 +1,14 @@
 """A batch that failed too often is passed over: its positions move, its rows do not, its ranges are kept. No pyspark here.
 
 It is a landing like any other, under the fence and behind the check of the source, with failures in the place of rows: so the
-fingerprints of what was passed over are kept, and the next driver recognises the batch by its ranges. docs/adr/0038.
+fingerprints of what was passed over are kept, and the next driver recognises the batch by its ranges. docs/adr/0038. Where
+single records failed, the batch lands without those: docs/adr/0045.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from exactlyonce.errors import Refused
 from exactlyonce.launch.port import Quarantine
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.held import held_failures
@@ -16,17 +16,15 @@ from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.ranges import Positions, Ranges
+from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import advance, close
 from exactlyonce_spark.landing_checks import require_next, require_start
+from exactlyonce_spark.left_out import NotToBeQuarantined, failures_left_out, require_room, within
 from exactlyonce_spark.log_watch import LogWatch
-from exactlyonce_spark.planned import Begun, PlannedBatch, Written, planned_row
+from exactlyonce_spark.planned import NOTHING_LEFT_OUT, Begun, LeftOut, PlannedBatch, Written, planned_row
 from exactlyonce_spark.settling import settled
-
-
-class NotToBeQuarantined(Refused):
-    """The stream may not continue without the batch, so it halts as it would without a quarantine."""
 
 
 def is_to_be_quarantined(order: Quarantine, batch: PlannedBatch, begun: Begun) -> bool:
@@ -38,32 +36,53 @@ def is_to_be_quarantined(order: Quarantine, batch: PlannedBatch, begun: Begun) -
 
 @dataclass(frozen=True)
 class Quarantines:
-    """Passes over the batch that one driver is told to, if it is told to."""
+    """Passes over the batch that one driver is told to, if it is told to, or over the records that its query leaves out."""
 
     ledger: Ledger
     permit: Permit
-    address: str
+    source: SourceCheck
     settings: BatchSettings
 
-    def take(self, batch: PlannedBatch, begun: Begun, log: LogWatch) -> bool:
-        """Pass over this batch where it is the one; nothing is read of it but the last record of each range.
+    def take(self, batch: PlannedBatch, begun: Begun, log: LogWatch) -> PlannedBatch | None:
+        """Pass over this batch where it is the one (None), or return it with the records that it is to land without.
 
-        By those records it is noticed later when the source is replaced.
+        Nothing is read of a batch that is passed over but the last record of each range. By those it is noticed later when the
+        source is replaced.
 
         Raises:
             what `quarantine_batch` raises; RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged: nothing was changed.
         """
         order = self.settings.quarantine
-        if order is None or not is_to_be_quarantined(order, batch, begun):
-            return False
+        if order is None or order.bisect or not is_to_be_quarantined(order, batch, begun):
+            return replace(batch, left_out=self._left_out(batch, not_landed(batch, begun)))
         unread = not_landed(batch, begun)
         log.require(batch.number, unread, batch.origin_ids)
         marked = replace(batch, fingerprints=log.fingerprints(unread))
         reached("quarantine.source-checked", batch.number)
         most = self.settings.most_quarantined
-        quarantine_batch(self.ledger, self.permit, marked, begun, self.address, order.error, most)
+        quarantine_batch(self.ledger, self.permit, marked, begun, self.source.address, order.error, most)
         reached("batch.landed", batch.number)
-        return True
+        return None
+
+    def _left_out(self, batch: PlannedBatch, unread: Ranges) -> LeftOut:
+        """Return the records of these ranges that the query leaves out.
+
+        With `commit: Partition` each task records those of its partition, and does not see what the others record meanwhile: so
+        it is asked here whether there is room for all of them. Nobody else adds to the quarantine while this driver may land.
+        """
+        found = within(self.settings.left_out, unread)
+        if not found:
+            return NOTHING_LEFT_OUT
+        if batch.stateful:
+            raise NotToBeQuarantined(
+                f"Records of batch {batch.number} fail and cannot be quarantined: the query keeps state, which would lack them "
+                f"for good. The last error: {found[-1].error}"
+            )
+        failures, most = failures_left_out(self.source, batch, found), self.settings.most_quarantined
+        with self.ledger.transaction() as transaction:
+            held = held_failures(transaction, self.permit.stream_id)
+        require_room(held, failures, most, batch.number, found[-1].error)
+        return LeftOut(failures, most)
 
 
 def not_landed(batch: PlannedBatch, begun: Begun) -> Ranges:
@@ -108,13 +127,7 @@ def quarantine_batch(
             reached("land.fenced", batch.number)
             require_next(stream, batch)
             before = held_failures(transaction, permit.stream_id)
-            count = sum(row.offset_count for row in (*before, *failures))
-            if count > most:
-                raise NotToBeQuarantined(
-                    f"Batch {batch.number} failed too often, and with it {count} records would be in quarantine, more than "
-                    f"recovery.maxQuarantined ({most}). Fix the cause, or raise the limit, then start the stream again. The "
-                    f"last error: {error}"
-                )
+            require_room(before, failures, most, batch.number, error)
             landed = transaction.read_positions(permit.stream_id)
             require_start(landed, batch, except_for=begun.finished)
             advance(transaction, permit.stream_id, batch, landed)

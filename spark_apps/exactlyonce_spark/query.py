@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Collection
+from functools import reduce
+from operator import or_
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -15,11 +17,14 @@ from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.transform import Transform
 from exactlyonce.errors import Refused
-from exactlyonce.positions.ranges import Ranges
+from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark import formats
-from exactlyonce_spark.connectors.ports import SourceReader, YieldedColumn
+from exactlyonce_spark.connectors.ports import RecordColumns, SourceReader, YieldedColumn
 
 VIEW = "source"
+
+Spot = tuple[Partition, OffsetRange]
+"""Records of one partition; there may be several of one."""
 
 
 class TransformInvalid(Refused):
@@ -27,25 +32,33 @@ class TransformInvalid(Refused):
 
 
 def streaming_rows(
-    session: SparkSession, reader: SourceReader, spec: StreamSpec, partitions: int, most: int | None = None
+    session: SparkSession,
+    reader: SourceReader,
+    spec: StreamSpec,
+    partitions: int,
+    most: int | None = None,
+    left_out: Collection[Spot] = (),
 ) -> DataFrame:
     """Return the streaming DataFrame whose rows land; `partitions` is how many the source has now.
 
-    `most` is how many records a batch may span while that is less than the resource's own limit.
+    `most` is how many records a batch may span while that is less than the resource's own limit. Of what is `left_out` there
+    are no rows: whoever lands the query's batches records those in quarantine.
 
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    return _rows(session, reader, spec, reader.stream(session, partitions, most))
+    return _rows(session, reader, spec, reader.stream(session, partitions, most), left_out)
 
 
-def rows_of(session: SparkSession, reader: SourceReader, spec: StreamSpec, ranges: Ranges) -> DataFrame:
-    """Return the rows of exactly these ranges, as the stream's query makes them, read as a batch.
+def rows_of(
+    session: SparkSession, reader: SourceReader, spec: StreamSpec, ranges: Ranges, left_out: Collection[Spot] = ()
+) -> DataFrame:
+    """Return the rows of exactly these ranges but for what is left out, as the stream's query makes them, read as a batch.
 
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    return _rows(session, reader, spec, reader.batch(session, ranges))
+    return _rows(session, reader, spec, reader.batch(session, ranges), left_out)
 
 
 def columns_of(rows: DataFrame) -> list[YieldedColumn]:
@@ -53,10 +66,34 @@ def columns_of(rows: DataFrame) -> list[YieldedColumn]:
     return [YieldedColumn(it.name, it.dataType.simpleString(), it.dataType.jsonValue()) for it in rows.schema]
 
 
-def _rows(session: SparkSession, reader: SourceReader, spec: StreamSpec, records: DataFrame) -> DataFrame:
+def _rows(
+    session: SparkSession, reader: SourceReader, spec: StreamSpec, records: DataFrame, left_out: Collection[Spot]
+) -> DataFrame:
     given, columns = spec.source.format, reader.columns(records)
     schema = formats.parse_schema(given, reader.reserved)
-    return transformed(session, formats.parsed(records, columns, given, schema), spec.transform, reader.reserved)
+    read = without(records, columns, left_out)
+    return transformed(session, formats.parsed(read, columns, given, schema), spec.transform, reader.reserved)
+
+
+def without(records: DataFrame, columns: RecordColumns, left_out: Collection[Spot]) -> DataFrame:
+    """Return the records but for those in some ranges, before anything is made of them."""
+    if not left_out:
+        return records
+    by_partition: dict[Partition, list[OffsetRange]] = {}
+    for partition, offsets in left_out:
+        by_partition.setdefault(partition, []).append(offsets)
+    return records.where(~reduce(or_, (_is_in(columns, key, spans) for key, spans in by_partition.items())))
+
+
+def _is_in(columns: RecordColumns, partition: Partition, spans: Collection[OffsetRange]) -> Column:
+    position = functions.expr(columns.position)
+    single = [span.from_offset for span in spans if span.record_count == 1]
+    longer = [span for span in spans if span.record_count > 1]
+    found = [(position >= span.from_offset) & (position < span.until_offset) for span in longer]
+    if single:
+        found.append(position.isin(single))
+    of_partition = functions.expr(columns.partition) == functions.lit(partition.key)
+    return (functions.expr(columns.origin) == functions.lit(partition.origin)) & of_partition & reduce(or_, found)
 
 
 _EMITS = {
@@ -91,11 +128,16 @@ def started(writer: DataStreamWriter, output_mode: OutputMode = OutputMode.APPEN
         ) from problem
 
 
-def malformed_records(session: SparkSession, reader: SourceReader, given: Format, ranges: Ranges) -> DataFrame:
-    """Return the malformed records of exactly these ranges, read again as a batch."""
+def malformed_records(
+    session: SparkSession, reader: SourceReader, given: Format, ranges: Ranges, left_out: Collection[Spot] = ()
+) -> DataFrame:
+    """Return the malformed records of exactly these ranges but for what is left out, read again as a batch.
+
+    What is left out is not parsed either: it may be the format that fails for it.
+    """
     records = reader.batch(session, ranges)
-    schema = formats.parse_schema(given, reader.reserved)
-    return formats.malformed_records(records, reader.columns(records), given, schema)
+    columns, schema = reader.columns(records), formats.parse_schema(given, reader.reserved)
+    return formats.malformed_records(without(records, columns, left_out), columns, given, schema)
 
 
 def transformed(

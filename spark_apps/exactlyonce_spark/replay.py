@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
 
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, TransactionTooLong, Unreachable
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
@@ -30,17 +30,22 @@ from exactlyonce.ledger.replay_rules import (
     rest_of,
 )
 from exactlyonce.ledger.rows import FailureRow
-from exactlyonce.positions.ranges import Ranges
+from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
-from exactlyonce_spark.target import DeadLetter, Target
+from exactlyonce_spark.target import DeadLetter, ReplayTarget, WritesAhead
 
 MOST_FAILURES = 10
-"""So many single records may fail; then something other than the records is wrong, and the replay ends."""
+"""After so many records in a row that fail and none that lands, each range is left at its first record that fails.
+
+A replay of dead letters ends after so many."""
+
+MOST_FAILURES_IN_ALL = 200
+"""After so many failing records each range is left in the same way: each costs some fifteen tries, and a replay ends."""
 
 _LOOKS = 5
 """How often a chunk is read again because retention or a new leader came between; each has another reason."""
@@ -70,13 +75,17 @@ class RecordReader(Protocol):
 
 @dataclass
 class ReplayOutcome:
-    """What a replay has done, in records; and a sentence for each range, or part of one, that it has not landed."""
+    """What a replay has done, in records; and a sentence for each range, or part of one, that it has not landed.
+
+    `asked` is how many dead letters it has found, where it was to find them by itself.
+    """
 
     landed: int = 0
     rows: int = 0
     lost: int = 0
     failed: int = 0
     told: list[str] = field(default_factory=list)
+    asked: int = 0
 
 
 @dataclass(frozen=True)
@@ -89,7 +98,7 @@ class ReplayPace:
 
 
 @contextmanager
-def _failing_records() -> Iterator[None]:
+def failing_records() -> Iterator[None]:
     """Tell what is wrong with the records from what is wrong with a store: only the former fails a chunk."""
     try:
         yield
@@ -107,7 +116,7 @@ class Replay:
         self,
         ledger: Ledger,
         claim: ReplayClaim,
-        target: Target,
+        target: ReplayTarget,
         source: SourceCheck,
         reader: RecordReader,
         pace: ReplayPace,
@@ -120,6 +129,7 @@ class Replay:
         self._pace = pace
         self._most = pace.most_records
         self._rows: list[FailureRow] = []
+        self._failed_in_a_row = 0
         self.outcome = ReplayOutcome()
 
     def run(self, wanted: Collection[RangeKey]) -> ReplayOutcome:
@@ -130,7 +140,8 @@ class Replay:
         """
         taken = claim_ranges(self._ledger, self._claim, wanted)
         reached("replay.claimed")
-        self._rows, self.outcome.told = list(taken.rows), list(taken.refused)
+        self._rows = list(taken.rows)
+        self.outcome.told += taken.refused
         try:
             self._replay_all()
         except Exception:
@@ -172,15 +183,15 @@ class Replay:
         watch = LogWatch(self._source)
         epochs = watch.request_epochs(ranges)
         watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
-        with _failing_records():
-            rows = self._reader.rows(ranges)
+        with failing_records():
+            rows = self._prepared(batch, self._reader.rows(ranges))
             letters = self._reader.malformed(ranges)
         reached("replay.read", batch)
         watch.require(batch, ranges, ids)
         reached("replay.source-checked", batch)
 
         def write(transaction: LedgerTransaction) -> int:
-            with _failing_records():
+            with failing_records():
                 written = self._target.write(transaction, rows)
                 if letters:
                     self._target.write_dead_letters(transaction, batch, letters, ids)
@@ -191,10 +202,14 @@ class Replay:
         reached("replay.landed", batch)
         self.outcome.landed += ranges.record_count
         self.outcome.rows += written or 0
+        self._failed_in_a_row = 0
         log.info("Batch %s: landed %s.", batch, ranges)
         self._advance(pieces)
         self._most = min(self._pace.most_records, 2 * self._most)
         self._pace.landed(ranges.record_count)
+
+    def _prepared(self, batch: BatchNumber, rows: Any) -> Any:
+        return self._target.prepare(batch, rows) if isinstance(self._target, WritesAhead) else rows
 
     def _all_held(self, pieces: Sequence[Piece]) -> bool:
         """Whether the source holds every record; what it does not is dealt with here, and the next chunk leaves it out."""
@@ -213,10 +228,10 @@ class Replay:
         return all(isinstance(finding, Held) for _, finding in findings)
 
     def _give_up(self, piece: Piece) -> None:
-        key, offsets = RangeKey.of(piece.row), piece.offsets
+        key, offsets, before = RangeKey.of(piece.row), piece.offsets, piece.row.error
         words = f"{offsets.record_count} records of the range {key} are lost: retention took {piece.row.partition} {offsets}."
         try:
-            give_up(self._ledger, self._claim, piece, f"{words} They had failed: {piece.row.error}")
+            give_up(self._ledger, self._claim, piece, words + (before and f" They had failed: {before}"))
         except RangeNotHeld as problem:
             self.outcome.told.append(str(problem))
             self._forget([piece])
@@ -235,13 +250,21 @@ class Replay:
         piece = pieces[0]
         self._put_back(piece, str(problem))
         self.outcome.failed += 1
-        self.outcome.told.append(f"The record {RangeKey.of(piece.row)} failed again: {problem}")
+        self._failed_in_a_row += 1
+        again = " again" if piece.row.error else ""  # a part of a backfill may fail for the first time
+        self.outcome.told.append(f"The record {RangeKey.of(piece.row)} failed{again}: {problem}")
         self._advance([piece])
-        if self.outcome.failed >= MOST_FAILURES:
-            self.outcome.told.append(
-                f"{MOST_FAILURES} records failed, so the replay ended; what it has not landed is in quarantine."
-            )
-            self._put_back_rest()
+        if not piece.is_whole and self._has_failed_often:
+            rest = rest_of(piece)
+            name = f"The range {RangeKey.of(rest)} of {rest.offset_count} records"
+            words = f"{name} is left untried, since too many failed."
+            # The next chunk has one record, too: finding one again in each range would take all the halvings of a chunk.
+            self._put_aside([Piece(rest, rest.until_offset)], words)
+
+    @property
+    def _has_failed_often(self) -> bool:
+        """Whether something else than a few records may be wrong: what is tried of each further range is bounded."""
+        return self._failed_in_a_row >= MOST_FAILURES or self.outcome.failed >= MOST_FAILURES_IN_ALL
 
     def _put_aside(self, pieces: Sequence[Piece], words: str) -> None:
         """Put whole ranges back into quarantine that cannot be replayed as the source is."""

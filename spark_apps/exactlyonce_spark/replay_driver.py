@@ -1,4 +1,4 @@
-"""`python -m exactlyonce_spark.replay_driver`: run one replay of one stream. Started by `exactlyonce replay`, never by hand."""
+"""`python -m exactlyonce_spark.replay_driver`: run one replay. Started by `exactlyonce replay` and the operator."""
 
 from __future__ import annotations
 
@@ -18,17 +18,25 @@ from exactlyonce.api.replay import require_replayable
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.errors import ExactlyOnceError, Refused
+from exactlyonce.launch.backfill import into_table, landing_place_of, planned
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
 from exactlyonce.ledger.connector import Use
+from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce_spark.assembly import sink_connector, source_connector
 from exactlyonce_spark.connectors.ports import ReplayConnector
-from exactlyonce_spark.crash_points import DRIVER_PID
+from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain, drain_with_parent
 from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.progress import ProgressFile
 from exactlyonce_spark.replay import Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_asked import letters_to_land, ranges_to_land
+from exactlyonce_spark.replay_letters import LetterReplay
+from exactlyonce_spark.replay_progress import touching
 from exactlyonce_spark.settings import DocumentUnreadable, DriverSpec
+from exactlyonce_spark.target import WritesAhead
 
 log = logging.getLogger("exactlyonce.replay")
 
@@ -65,52 +73,83 @@ def run_replay(document: ReplayDocument, secrets_folder: Path, drain: Drain) -> 
     try:
         outcome = _run(document, secrets_folder, drain, outcome)
     except Exception as problem:  # whatever ends a replay, its starter is told
-        words = str(problem) if isinstance(problem, ExactlyOnceError) else ending_of(problem, in_batch=False)[1]
-        return _report(outcome, words)
-    asked = "It was asked to end; what it has not landed is in quarantine." if drain.asked else None
-    return _report(outcome, asked)
+        ending, told = ending_of(problem, in_batch=False, asks_again=True)
+        return _report(outcome, str(problem) if isinstance(problem, ExactlyOnceError) else told, ending)
+    if drain.asked:
+        return _report(outcome, "It was asked to end; the next replay takes what it has not landed.", Ending.DRAINED)
+    return _report(outcome)
 
 
-def _report(outcome: ReplayOutcome, problem: str | None) -> ReplayReport:
-    return ReplayReport(outcome.landed, outcome.rows, outcome.lost, outcome.failed, tuple(outcome.told), problem)
+def _report(outcome: ReplayOutcome, problem: str | None = None, ending: Ending | None = None) -> ReplayReport:
+    return ReplayReport(
+        outcome.landed,
+        outcome.rows,
+        outcome.lost,
+        outcome.failed,
+        tuple(outcome.told),
+        problem,
+        None if ending is None else str(ending),
+        max(0, outcome.asked - outcome.landed),
+    )
 
 
 def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: ReplayOutcome) -> ReplayOutcome:
     from exactlyonce_spark.jars import ensure_jars
     from exactlyonce_spark.query import columns_of, streaming_rows
     from exactlyonce_spark.session import start_session
-    from exactlyonce_spark.spark_records import SparkRecords, require_rows_of_each_record
+    from exactlyonce_spark.signs import work_of
+    from exactlyonce_spark.spark_letters import SparkLetters, require_letter_source
+    from exactlyonce_spark.spark_records import SparkRecords, SparkRows, require_rows_of_each_record
 
     spec, stream_id = StreamSpec.model_validate(document.spec), document.stream_id
     require_replayable(spec, stream_id)
+    own = landing_place_of(spec)
+    if document.backfill is not None:
+        spec = into_table(spec, document.backfill.table)
+    table = OtherTable(landing_place_of(spec), own)
     secrets = functools.partial(read_secret, secrets_folder)
     sink = sink_connector(spec)
     if not isinstance(sink, ReplayConnector):
         raise SinkTakesNoReplay(f"Nothing can be replayed into spec.sink.{spec.sink.connector}.")
-    with contextlib.closing(
-        ledger_address(spec, secrets).open(f"exactlyonce {stream_id} replay", Use.BATCHES)
-    ) as ledger:
-        prepared = sink.prepare_replay(spec, ledger, stream_id)
-        source = source_address(spec.source, secrets).open()
+    with contextlib.ExitStack() as stack:
+        opened = ledger_address(spec, secrets).open(f"exactlyonce {stream_id} replay", Use.BATCHES)
+        ledger = stack.enter_context(contextlib.closing(opened))
+        prepared = sink.prepare_replay(spec, ledger, stream_id, secrets)
+        if document.backfill is not None:  # it may call the stream's own table by another name
+            with ledger.transaction() as transaction:
+                require_other_table(transaction, stream_id, table)
+        reader = source_connector(spec).reader(spec, secrets)
+        takes_letters = bool(document.letters) or document.find is not None
+        letters = require_letter_source(reader, spec.source.connector) if takes_letters else None
         session = start_session(
             DriverSpec(stream_id, spec, document.master, document.spark_conf), ensure_jars(report=log.info)
         )
-        reader = source_connector(spec).reader(spec, secrets)
-        streamed = streaming_rows(session, reader, spec, len(source.view().selected))
+        stack.enter_context(touching(ProgressFile.of(os.environ), functools.partial(work_of, session)))
+        streamed = streaming_rows(session, reader, spec, 1)  # it is planned, and never run
         require_rows_of_each_record(streamed)
         columns = prepared.fit(columns_of(streamed), reader.position_columns, deletes=False)
-        replay = Replay(
-            ledger,
-            ReplayClaim(stream_id, str(uuid.uuid4())),
-            prepared.target(columns),
-            source,
-            SparkRecords(session, reader, spec, columns),
-            ReplayPace(
-                document.most_at_once, Throttle(document.records_per_second, drain.wait).landed, lambda: drain.asked
-            ),
+        name = "" if document.backfill is None else document.backfill.name
+        claim = ReplayClaim(stream_id, f"{document.by}{uuid.uuid4()}", table.into, name, own)
+        target = prepared.target(columns, claim.token)
+        pace = ReplayPace(
+            document.most_at_once, Throttle(document.records_per_second, drain.wait).landed, lambda: drain.asked
         )
+        if letters is not None:
+            made = SparkLetters(session, reader, letters, spec, columns)
+            made.read(())  # so that a transform that asks for more than is kept is refused before anything is claimed
+            letter_replay = LetterReplay(ledger, claim, target, made, pace)
+            letter_replay.outcome = outcome
+            return letter_replay.run(letters_to_land(document, ledger, outcome))
+        source = source_address(spec.source, secrets).open()
+        if document.backfill is not None:
+            given = {it.span: it.origin_id for it in document.take_up}
+            planned(ledger, source, stream_id, document.backfill, table, given)
+            reached("backfill.planned")
+        kind = SparkRows if isinstance(target, WritesAhead) else SparkRecords
+        records = kind(session, reader, spec, columns)
+        replay = Replay(ledger, claim, target, source, records, pace)
         replay.outcome = outcome
-        return replay.run(document.ranges)
+        return replay.run(() if document.backfill is not None else ranges_to_land(document, spec, ledger, outcome))
 
 
 def main() -> int:
@@ -118,17 +157,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m exactlyonce_spark.replay_driver", description=__doc__)
     parser.add_argument("--document", type=Path, required=True, help="what is to be replayed (JSON)")
     parser.add_argument("--report", type=Path, required=True, help="the file that takes the replay's report")
+    parser.add_argument("--report-bytes", type=int, help="the report is at most so long")
     parser.add_argument("--parent", type=int, help="end when this process, the parent, ends")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
     os.environ[DRIVER_PID] = str(os.getpid())
+    progress = ProgressFile.of(os.environ)
+    progress.touch()
+    watch(progress.passed)
     drain = Drain()
     drain.listen()
     if options.parent is not None:
         drain_with_parent(options.parent)
     report = run_replay(_read(options.document), Path(os.environ[SECRETS_FOLDER]), drain)
-    options.report.write_text(report.render())
+    options.report.write_text(report.render(options.report_bytes))
+    log.info("%s", report.render())
     return 0 if report.problem is None and not report.told else 1
 
 

@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import SparkSession
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader
-from exactlyonce_spark.query import rows_of
-from exactlyonce_spark.spark_batch import handed_over, run_job
-from exactlyonce_spark.tasks import Job, TaskReport
+from exactlyonce_spark.query import Spot, rows_of
+from exactlyonce_spark.spark_batch import handed_over, pieces_of, run_job
+from exactlyonce_spark.tasks import Job, TaskPlace, TaskReport, TaskTools
 from exactlyonce_spark.two_phase_finish import RunAgain
 from exactlyonce_spark.worker import WorkerPlan
 
 
 def runs_again(
-    session: SparkSession, reader: SourceReader, spec: StreamSpec, columns: Sequence[FittedColumn], worker: WorkerPlan
+    session: SparkSession,
+    reader: SourceReader,
+    spec: StreamSpec,
+    columns: Sequence[FittedColumn],
+    worker: WorkerPlan,
+    left_out: Callable[[], Sequence[Spot]] = tuple,
 ) -> RunAgain:
-    """Return what runs a job over the rows of given ranges, in one task: the load that it prepares is of all of them."""
+    """Return what runs a job over the rows of given ranges, in one task: the load that it prepares is of all of them.
+
+    `left_out` returns the records that the decided batch was to land without; it is asked where rows are made again.
+    """
 
     def run(ranges: Ranges, job: Job) -> list[TaskReport]:
-        rows = rows_of(session, reader, spec, ranges)
+        rows = rows_of(session, reader, spec, ranges, left_out())
         return run_job(handed_over(rows, columns).coalesce(1), worker, job)
+
+    return run
+
+
+def runs_again_in_driver(
+    session: SparkSession,
+    reader: SourceReader,
+    spec: StreamSpec,
+    columns: Sequence[FittedColumn],
+    tools: TaskTools,
+    left_out: Callable[[], Sequence[Spot]] = tuple,
+) -> RunAgain:
+    """Return what runs a job in this process, over rows that it is sent: for a sink that nobody else prepares."""
+
+    def run(ranges: Ranges, job: Job) -> list[TaskReport]:
+        rows = rows_of(session, reader, spec, ranges, left_out())
+        return [job.run(tools, TaskPlace(0, 0), pieces_of(handed_over(rows, columns)))]
 
     return run

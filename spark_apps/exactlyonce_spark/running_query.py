@@ -12,8 +12,8 @@ from typing import Any
 
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.errors import ExactlyOnceError, Unreachable
-from exactlyonce.launch.last_words import Ending, LastWords
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.launch.last_message import Ending, LastMessage
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.claiming import DriverComponents
 from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader, TaskSink
@@ -36,7 +36,10 @@ class _Draining(Exception):
 
 @dataclass(frozen=True)
 class QueryPlan:
-    """The query as it is to run. `rows_now` makes its rows once more, with the limit of a batch that holds by then."""
+    """The query as it is to run. `rows_now` makes its rows once more, with the limit of a batch that holds by then.
+
+    Of what is `left_out` its rows have nothing.
+    """
 
     session: Any
     reader: SourceReader
@@ -44,6 +47,7 @@ class QueryPlan:
     rows_now: Callable[[], Any]
     columns: tuple[FittedColumn, ...]
     sink: TaskSink
+    left_out: tuple[tuple[Partition, OffsetRange], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,28 +63,29 @@ class Signals:
 class RunningQuery:
     """The running query: its batches come in on a thread of Spark's, its end is awaited on the main one."""
 
-    def __init__(self, parts: DriverComponents, plan: QueryPlan, loop: BatchLoop, signals: Signals) -> None:
+    def __init__(self, components: DriverComponents, plan: QueryPlan, loop: BatchLoop, signals: Signals) -> None:
         from exactlyonce_spark.worker import WorkerPlan
 
-        self._parts = parts
+        self._components = components
         self._session = plan.session
         self._reader = plan.reader
         self._rows = plan.rows
         self._rows_now = plan.rows_now
         self._columns = plan.columns
+        self._left_out = plan.left_out
         self._loop = loop
         self._drain = signals.drain
         self._growth = signals.growth
         self._metrics = signals.metrics
         self._progress = signals.progress
-        self._worker = WorkerPlan(plan.sink, parts.driver.spec.source)
+        self._worker = WorkerPlan(plan.sink, components.driver.spec.source)
         self._started = threading.Event()
         self._problem: BaseException | None = None
         self._cut_short = False
         self._query: Any = None
         self._plans: Any = None
 
-    def run(self) -> LastWords:
+    def run(self) -> LastMessage:
         """Run the query to its end; raises what ended it, if not an ask to drain.
 
         A query with a smaller limit is stopped between two batches once what was too large has landed, and another one
@@ -98,16 +103,16 @@ class RunningQuery:
         if self._problem is not None and not isinstance(self._problem, _Draining) and not self._cut_short:
             raise self._problem
         if self._drain.asked:
-            return LastWords(Ending.DRAINED, "The driver ended after the current batch, as requested.")
-        return LastWords(Ending.COMPLETED, "It has landed what the source held when it started.")
+            return LastMessage(Ending.DRAINED, "The driver ended after the current batch, as requested.")
+        return LastMessage(Ending.COMPLETED, "It has landed what the source held when it started.")
 
     def _start(self) -> None:
         from exactlyonce_spark.query import started
 
-        spec = self._parts.driver.spec
+        spec = self._components.driver.spec
         self._started.clear()
         writer = self._rows.writeStream.foreachBatch(self._take)
-        writer = writer.option("checkpointLocation", self._parts.stream.checkpoint_path)
+        writer = writer.option("checkpointLocation", self._components.stream.checkpoint_path)
         if spec.trigger.available_now:
             writer = writer.trigger(availableNow=True)
         elif spec.trigger.interval is not None:
@@ -132,14 +137,14 @@ class RunningQuery:
                 raise _Draining  # noqa: TRY301 - it ends the query the same way as any other failure of a batch
             if self._plans is None:
                 self._plans = PlanReader(self._session, self._query, self._reader)
-            given = self._parts.driver.spec.source.format
+            given = self._components.driver.spec.source.format
             batch = SparkBatch(
                 BatchNumber(number),
                 rows,
                 self._plans,
                 self._columns,
                 self._worker,
-                lambda ranges: malformed_records(self._session, self._reader, given, ranges),
+                lambda ranges: malformed_records(self._session, self._reader, given, ranges, self._left_out),
                 given.on_tombstone is OnTombstone.DELETE,
             )
             self._metrics.begun()
@@ -176,7 +181,7 @@ class RunningQuery:
             self._problem = self._query.exception()
 
     def _ends_now(self, asked_seconds: float) -> bool:
-        """Whether the query is stopped now; what a batch raises that is cut short for a drain is no failure."""
+        """Whether the query is stopped now; a batch that is cut short for a drain has not failed, whatever it raises."""
         from exactlyonce_spark.session import executors_of
 
         has_batch = self._loop.in_hand is not None
@@ -184,7 +189,7 @@ class RunningQuery:
         if not self._drain.asked:
             return not has_batch and not in_trigger
         ends = ends_at_once(
-            self._parts.driver.spec.delivery,
+            self._components.driver.spec.delivery,
             has_batch=has_batch,
             in_trigger=in_trigger,
             executors=executors_of(self._session),

@@ -20,7 +20,8 @@ class DocumentUnreadable(Refused):
 class DriverSpec:
     """The resolved spec of one stream, as the launcher writes it and the driver reads it.
 
-    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with. `limit` is
+    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with, `checkpoint_path`
+    the checkpoint that the ledger has to name then. `limit` is
     there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
     """
 
@@ -32,6 +33,7 @@ class DriverSpec:
     ticket: str | None = None
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
+    checkpoint_path: str | None = None
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
@@ -58,4 +60,5 @@ class DriverSpec:
             document.ticket,
             document.limit,
             document.quarantine,
+            document.checkpoint_path,
         )

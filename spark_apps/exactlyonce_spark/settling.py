@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, Lock
-from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.races import rerun_after_lost_race, settle
 from exactlyonce_spark.landing_checks import require_same
 from exactlyonce_spark.planned import PlannedBatch
-
-LANDING_TRIES = 3
 
 
 def settled(ledger: Ledger, permit: Permit, batch: PlannedBatch, land: Callable[[], None]) -> None:
@@ -20,16 +17,7 @@ def settled(ledger: Ledger, permit: Permit, batch: PlannedBatch, land: Callable[
     Raises:
         CommitOutcomeUnknown: if that could not be found out.
     """
-    once = rerun_after_lost_race(land)
-    for remaining in reversed(range(LANDING_TRIES)):
-        try:
-            once()
-            return
-        except CommitOutcomeUnknown:
-            if _has_landed(ledger, permit, batch):
-                return
-            if not remaining:
-                raise
+    settle(rerun_after_lost_race(land), lambda: _has_landed(ledger, permit, batch))
 
 
 @rerun_after_lost_race

@@ -30,6 +30,11 @@ def signs_of(session: SparkSession, query: StreamingQuery, batch: int | None, po
     )
 
 
+def work_of(session: SparkSession) -> str:
+    """Return what the session's jobs have done so far, as text that differs when a task ends or a row passes an operator."""
+    return f"{_ended_tasks(session)} {_counts(session)}"
+
+
 def _ended_tasks(session: SparkSession) -> int:
     stages = session.sparkContext._jsc.sc().statusStore().activeStages()
     active = [stages.apply(place) for place in range(stages.size())]

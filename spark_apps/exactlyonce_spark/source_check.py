@@ -22,6 +22,10 @@ class RecordsReplaced(LandingRefused):
     """Other records stand where records were that have landed, or that the batch has read; nothing was landed."""
 
 
+class RecordNotShown(SourceUnreachable):
+    """The source did not show a record that it had shown before, in time or at all; nothing was landed."""
+
+
 class LeaderChanged(SourceUnreachable):
     """The leader of a partition changed while a batch was read; nothing was landed, and the batch is read again."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -49,6 +49,10 @@ class SparkBatch:
                 return None
             raise
 
+    def pieces(self) -> Iterator[pa.RecordBatch]:
+        """Run the query and return its rows as Arrow, in the order of its tasks."""
+        return pieces_of(self._handed_over())
+
     def run_tasks(self, job: Job) -> list[TaskReport]:
         """Run the query with `job` at the end of each task."""
         return run_job(self._handed_over(), self.worker, job)
@@ -82,6 +86,21 @@ def handed_over(rows: DataFrame, columns: Sequence[FittedColumn], *, with_delete
     if with_deleted:
         expressions.append(f"{DELETED} as deleted")
     return rows.selectExpr(*expressions)
+
+
+def pieces_of(rows: DataFrame) -> Iterator[pa.RecordBatch]:
+    """Run a query and return its rows as Arrow; the driver holds those of two partitions of Spark's at a time."""
+    for row in rows.mapInArrow(_packed, "piece binary").toLocalIterator(prefetchPartitions=True):
+        with pa.ipc.open_stream(row.piece) as stream:
+            yield from stream
+
+
+def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        written = pa.BufferOutputStream()
+        with pa.ipc.new_stream(written, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"piece": pa.array([written.getvalue().to_pybytes()], pa.binary())})
 
 
 def letters_of(malformed: DataFrame) -> Sequence[DeadLetter]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -37,6 +37,10 @@ class SparkBatch(Protocol):
 
     def collect(self) -> Any | None:
         """Run the query and return its rows to the driver, or None when they turn out to be too large for that."""
+        ...
+
+    def pieces(self) -> Iterator[Any]:
+        """Run the query and return its rows to the driver piece by piece, however many they are."""
         ...
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:

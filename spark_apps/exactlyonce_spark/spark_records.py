@@ -87,3 +87,12 @@ class SparkRecords:
         if self.spec.source.format.on_malformed is not OnMalformed.DEAD_LETTER:
             return ()
         return letters_of(malformed_records(self.session, self.reader, self.spec.source.format, ranges))
+
+
+@dataclass(frozen=True)
+class SparkRows(SparkRecords):
+    """The same for a sink whose rows Spark's own tasks write: they are read once it does."""
+
+    def rows(self, ranges: Ranges) -> Any:
+        """Return the rows as Spark's DataFrame, with the columns as the query yields them."""
+        return rows_of(self.session, self.reader, self.spec, ranges)

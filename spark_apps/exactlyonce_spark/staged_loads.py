@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from exactlyonce.errors import RefusedOutside
-from exactlyonce.ledger.decided import Committable
+from exactlyonce.errors import RefusedOutside, Unreachable
+from exactlyonce.ledger.decided import Committable, StagedFile
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 REMEMBERED_MILLISECONDS = 10 * 60 * 1000
@@ -26,7 +26,7 @@ the first such sink keeps, and how many."""
 class WaitingFile:
     """A file of this stream, in its present life, that is in the place for files; `epoch` is that of who wrote it."""
 
-    name: str
+    file: StagedFile
     epoch: Epoch
 
 
@@ -64,6 +64,10 @@ class SubmissionRefused(RefusedOutside):
     """The sink answers that it does not take a load's statement: nothing of it is loaded, and nothing will be."""
 
 
+class NotTakenNow(Unreachable):
+    """The sink answers that it takes no load at present: nothing of this one is loaded, and nothing will be."""
+
+
 class StagedLoads(ABC):
     """Loads whose rows wait in files, each in one. A file is there as a whole or not at all.
 
@@ -83,7 +87,8 @@ class StagedLoads(ABC):
         """Send the statement of a load, once: no connection, pool or proxy may send it again.
 
         Raises:
-            SubmissionRefused: if the sink has answered that it does not take it; nothing is loaded, and nothing will be.
+            SubmissionRefused, NotTakenNow: if the sink has answered that it does not take it; nothing is loaded, and nothing
+                will be.
             Refused: if nothing was sent, because the stream as it is now cannot load the file.
         """
 
@@ -96,7 +101,7 @@ class StagedLoads(ABC):
         """Whether the file of a load is in its place."""
 
     @abstractmethod
-    def remove(self, file: str) -> None:
+    def remove(self, file: StagedFile) -> None:
         """Remove a file, if it is there; a load that reads it meanwhile is cancelled, or has read all of it."""
 
     @abstractmethod

@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
-from exactlyonce.ledger.decided import Committable
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition
+from exactlyonce.ledger.decided import Committable, StagedFile
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark.staged_loads import StagedLoads
 
 log = logging.getLogger("exactlyonce.batch")
@@ -52,6 +52,29 @@ class DeadLetter:
     value: bytes | None
     error: str
     place: str | None = None
+
+
+class ReplayTarget(Protocol):
+    """What a replay lands rows into, in the transaction of the ledger that marks their ranges."""
+
+    def write(self, transaction: Any, rows: Any) -> int:
+        """Let rows count, and return how many took effect."""
+        ...
+
+    def write_dead_letters(
+        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], origin_ids: Mapping[str, str]
+    ) -> int:
+        """Write malformed records to the ledger's table of them."""
+        ...
+
+
+@runtime_checkable
+class WritesAhead(Protocol):
+    """A `ReplayTarget` whose rows are written before the transaction, where nobody looks; only then do they count."""
+
+    def prepare(self, batch: BatchNumber, rows: Any) -> Any:
+        """Write the rows of a chunk of a batch, and return what `write` takes in their place."""
+        ...
 
 
 class Target(Protocol):
@@ -98,6 +121,14 @@ class Prepared:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class RecordsOfBatch:
+    """Which records of the source a batch holds: its ranges, and a note about those of them that it lands without."""
+
+    ranges: Ranges
+    note: str = ""
+
+
 def clear_staging_if_possible(target: Target, batch: BatchNumber) -> None:
     """Forget what was staged for a batch that has landed: what is left of it is no reason to end as failed."""
     try:
@@ -112,12 +143,20 @@ class ManifestTarget(ABC):
     What readers use follows the ledger: it is derived from committables alone, and deriving it again changes nothing.
     """
 
+    takes_replays: ClassVar[bool] = False
+    """Whether replays land into the sink beside the stream: each batch takes over what they have landed."""
+
+    tells_records: ClassVar[bool] = False
+    """Whether readers are told which records a batch holds; `recover` of others is given none."""
+
     @abstractmethod
     def prepare(self, batch: BatchNumber, rows: Any) -> Prepared:
         """Write the rows of a batch where nobody looks, under names that no other attempt uses."""
 
     @abstractmethod
-    def recover(self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None) -> None:
+    def recover(
+        self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None, records: RecordsOfBatch | None = None
+    ) -> None:
         """Hold the sink to the ledger, before the first batch of a driver and where `publish` refused.
 
         Show readers what has landed and was not shown, because a driver died in between.
@@ -127,23 +166,39 @@ class ManifestTarget(ABC):
         """
 
     @abstractmethod
-    def publish(self, batch: BatchNumber, committable: str) -> None:
+    def publish(self, batch: BatchNumber, committable: str, records: RecordsOfBatch | None = None) -> None:
         """Show readers a batch that has landed."""
+
+    def require_replayed(self, replayed: Mapping[str, str]) -> None:
+        """Require that what replays have landed and no batch has taken over is there, and fits what this driver lands.
+
+        Raises:
+            Refused: if it does not.
+        """
+        assert not replayed, "no replay lands into it"
+
+    def with_replayed(self, batch: BatchNumber, committable: str, replayed: Mapping[str, str]) -> str:
+        """Return what makes a batch visible, and what replays have landed since the one before it.
+
+        Raises:
+            Refused: if one of the texts cannot be read.
+        """
+        raise NotImplementedError("no replay lands into it")
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedLoad:
     """Rows that a sink of two phases has taken and that nobody sees: under which label, and in which of its transactions.
 
-    `shares_label`: another load may have such a label, too. `staged_file` is where the rows wait if the sink has not been told
-    of them; the id of the transaction is empty then.
+    `shares_label`: another load may have such a label, too. `staged` is where the rows wait if the sink has not been told of
+    them; the id of the transaction is empty then.
     """
 
     label: str
     transaction_id: str
     rows: int
     shares_label: bool = False
-    staged_file: str | None = None
+    staged: StagedFile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +227,11 @@ class TwoPhaseTarget(ABC):
     share one; where it is of another form, the load says so (`PreparedLoad.shares_label`). Each method raises Unreachable where
     the sink does not answer: what it was asked to do may then still happen, at any later time.
     """
+
+    @property
+    def prepares_in_driver(self) -> bool:
+        """Whether the driver prepares all rows of a batch as one load, because no process but the one that prepares commits."""
+        return False
 
     @abstractmethod
     def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
@@ -206,6 +266,10 @@ class TwoPhaseTarget(ABC):
     def is_at(self, place: str) -> bool:
         """Whether loads that were decided at this `place` are committed here."""
         return place == self.place
+
+    def how_to_come_back(self, place: str) -> str:
+        """Return how a person says that this `place`, where `is_at` is false, is the same as here; empty where it is not."""
+        return ""
 
     def how_to_find_out(self, in_doubt: Sequence[Committable]) -> str:
         """Return sentences that tell a person where to look for what became of loads that `state_of` does not know.

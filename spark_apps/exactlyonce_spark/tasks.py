@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.decided import Committable, StagedFile
+from exactlyonce.ledger.decided import Committable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_partition
-from exactlyonce_spark.planned import AlreadyLanded
+from exactlyonce_spark.planned import NOTHING_LEFT_OUT, AlreadyLanded, LeftOut
 from exactlyonce_spark.source_check import KnownLog, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, PreparedLoad, Target, TaskRange, TwoPhaseTarget
 from exactlyonce_spark.witnesses import write_under_fence
@@ -118,6 +118,7 @@ class PartitionJob:
     origin_ids: Mapping[str, str]
     dead_letters: tuple[DeadLetter, ...] = ()
     log: KnownLog = field(default_factory=KnownLog)
+    left_out: LeftOut = NOTHING_LEFT_OUT
 
     def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
         """Land the partition; rows of one that landed before are not read."""
@@ -144,6 +145,7 @@ class PartitionJob:
             self.origin_ids,
             write,
             self.log.read.get(mine.partition),
+            self.left_out.of(mine.partition),
         )
         return TaskReport(0, 0, known=False) if isinstance(landed, AlreadyLanded) else TaskReport(0, landed)
 
@@ -206,5 +208,5 @@ def committable_of(prepared: PreparedLoad, ranges: Ranges) -> Committable:
         prepared.rows,
         ranges.non_empty(),
         shares_label=prepared.shares_label,
-        staged=None if prepared.staged_file is None else StagedFile(prepared.staged_file),
+        staged=prepared.staged,
     )

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.two_phase import land_decided, read_decided, replace_decided
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce.source.connector import SourceCheck
-from exactlyonce_spark import tasks
+from exactlyonce_spark import loads_told, tasks
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
@@ -25,6 +25,7 @@ from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from exactlyonce_spark.target import LoadState, OpenLoad, TwoPhaseTarget
 from exactlyonce_spark.two_phase_landing import NotCommitted, outcome
 from exactlyonce_spark.two_phase_submit import (
+    RowsPartlyLoaded,
     remove_files,
     remove_undecided_files,
     settled,
@@ -71,13 +72,14 @@ def require_nothing_decided(ledger: Ledger, permit: Permit) -> None:
         raise _decided_elsewhere(decided)
 
 
-def _decided_elsewhere(decided: DecidedBatch) -> DecidedElsewhere:
+def _decided_elsewhere(decided: DecidedBatch, way_back: str = "") -> DecidedElsewhere:
     labels = [committable.answered_as for committable in decided.committables]
     told = ", ".join(labels[:MOST_TOLD]) + (" …" if len(labels) > MOST_TOLD else "")
     where = f" ({decided.sink})" if decided.sink else ""
     return DecidedElsewhere(
         f"Batch {decided.batch} is decided, and its loads ({told}) are to be committed by the sink that the resource named "
         f"before{where}; name that sink again until the batch has landed, then suspend the stream and change the sink."
+        f"{way_back and ' '}{way_back}"
     )
 
 
@@ -87,14 +89,14 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
     Raises:
         Fenced: if this process may not land any more.
         DecidedElsewhere: if the batch was decided in another place; nothing was asked of this one.
-        LoadsInDoubt, RowsNotThere: naming the labels and ranges for which a person has to look.
+        LoadsInDoubt, RowsPartlyLoaded, RowsNotThere: naming the labels and ranges for which a person has to look.
         NotCommitted, Unreachable, CommitOutcomeUnknown: to be tried again by the next driver.
     """
     decided = read_decided(ledger, permit)
     if decided is not None:
         reached("finish.read", decided.batch)
         if decided.sink and not target.is_at(decided.sink):
-            raise _decided_elsewhere(decided)
+            raise _decided_elsewhere(decided, target.how_to_come_back(decided.sink))
         in_doubt = _committed(ledger, permit, target, decided, write_again)
         if in_doubt:
             raise _doubt(decided.batch, in_doubt, target.how_to_find_out(in_doubt[:MOST_TOLD]))
@@ -129,15 +131,13 @@ def _committed(
     why = ""
     for number in range(ROUNDS):
         decided = submit_decided(ledger, permit, target, decided)
-        states: list[tuple[Committable, LoadState]] = []
-        for committable in decided.committables:
-            state = settled(target, committable, outcome(target, committable))
-            states.append((committable, _with_answer(committable, state)))
-            reached("commit.answered", decided.batch)
+        states, partly_loaded = _states(target, decided)
         in_doubt = tuple(one for one, state in states if state is LoadState.UNKNOWN)
         aborted = [one for one, state in states if state is LoadState.ABORTED]
         decided = _left(ledger, permit, decided, [one for one, state in states if state is not LoadState.COMMITTED])
         remove_files(target, [one for one, state in states if state is LoadState.COMMITTED])
+        if partly_loaded is not None:
+            raise partly_loaded
         if not aborted:
             return in_doubt
         again = [new for one in aborted for new in _again(target, decided, one, write_again)]
@@ -152,6 +152,24 @@ def _committed(
         f"The sink has aborted rows of the decided batch {decided.batch} each of the {ROUNDS} times that this driver committed "
         f"them{f' ({why})' if why else ''}. They are written once more, and the next driver commits them."
     )
+
+
+def _states(
+    target: TwoPhaseTarget, decided: DecidedBatch
+) -> tuple[list[tuple[Committable, LoadState]], RowsPartlyLoaded | None]:
+    """Return what became of each load, and what is to be raised where one was loaded in part, once the others are recorded."""
+    states: list[tuple[Committable, LoadState]] = []
+    partly_loaded: RowsPartlyLoaded | None = None
+    loads_told.decided(len(decided.committables))
+    for committable in decided.committables:
+        try:
+            found = loads_told.answered(settled(target, committable, outcome(target, committable)))
+            state = _with_answer(committable, found)
+        except RowsPartlyLoaded as problem:
+            state, partly_loaded = loads_told.answered(LoadState.UNKNOWN), problem.after(partly_loaded)
+        states.append((committable, state))
+        reached("commit.answered", decided.batch)
+    return states, partly_loaded
 
 
 def _again(
@@ -178,18 +196,22 @@ def _with_answer(committable: Committable, state: LoadState) -> LoadState:
     """Return what became of a load: a person's answer counts only where the sink does not know."""
     if state is not LoadState.UNKNOWN or committable.answer is None:
         return state
-    return LoadState.COMMITTED if committable.answer is Answer.COMMITTED else LoadState.ABORTED
+    return LoadState.COMMITTED if committable.answer.says_rows_are_there else LoadState.ABORTED
 
 
 def _doubt(batch: BatchNumber, in_doubt: tuple[Committable, ...], where: str) -> LoadsInDoubt:
     """`where` is what the sink's connector says of where a person finds out."""
     more = f"; and {len(in_doubt) - MOST_TOLD} more, which the ledger names" if len(in_doubt) > MOST_TOLD else ""
+    # A prepared transaction counts as a whole; of a file that waits a statement may have loaded a part.
+    some = " (remove them where it has only some)" if any(one.staged is not None for one in in_doubt) else ""
     return LoadsInDoubt(
-        f"Batch {batch} is decided, and the sink no longer knows whether it has committed {len(in_doubt)} of its loads: their "
-        "labels expired while no driver asked. Nothing more is written. Find out whether these rows are there: "
+        f"Batch {batch} is decided, and the sink no longer knows whether it has committed {len(in_doubt)} of its loads: "
+        "it remembers each for a time only, and what it tells by now is nothing, or of another load. Nothing more is written. "
+        f"Find out whether it has the rows of {'these loads' if len(in_doubt) > 1 else 'this load'}: "
         f"{'; '.join(str(committable) for committable in in_doubt[:MOST_TOLD])}{more}. {f'{where} ' if where else ''}Then "
-        f"annotate the stream {SETTLE_LOADS} with LABEL=Committed or LABEL=Aborted for each, separated by spaces, as "
-        "`exactlyonce settle-loads` does: rows of aborted ones are written again."
+        f"annotate the stream {SETTLE_LOADS} with LABEL=Committed where it has all of them, and LABEL=Aborted where it has none"
+        f"{some}: these are written again. Separate answers by spaces; `exactlyonce settle-loads` "
+        "writes them."
     )
 
 

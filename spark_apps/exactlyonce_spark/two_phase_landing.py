@@ -16,6 +16,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import land_decided, record_decided, require_none_decided
 from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce_spark import loads_told
 from exactlyonce_spark.batch_settings import PlanUnfit
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_batch
@@ -23,7 +24,14 @@ from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 from exactlyonce_spark.tasks import DRIVER, PrepareJob, committable_of
-from exactlyonce_spark.two_phase_submit import leave_out_files, submit_decided, submitted_state, why_cancelled
+from exactlyonce_spark.two_phase_submit import (
+    RowsPartlyLoaded,
+    leave_out_files,
+    leave_out_others,
+    submit_decided,
+    submitted_state,
+    why_cancelled,
+)
 
 COMMIT_TRIES = 3
 
@@ -50,6 +58,7 @@ def land_two_phase(
     Raises:
         Fenced, LandingRefused, DecisionDiffers, DecisionTooLarge: nothing takes effect of what was prepared.
         CommitOutcomeUnknown, NotCommitted, Unreachable: the next driver finishes the batch, if it is decided.
+        RowsPartlyLoaded: a person has to; what is known of the other loads is recorded.
     """
     committables = prepare()
     reached("batch.rows-written", planned.number)
@@ -69,9 +78,13 @@ def land_two_phase(
     status = BatchStatus.DECIDED if committables else BatchStatus.LANDED  # without a row there is nothing to commit
     land_batch(ledger, permit, marked, record, records_read=records_read, status=status)
     if committables:
+        loads_told.decided(len(committables))
         reached("batch.decided", planned.number)
         submitted = submit_decided(ledger, permit, target, decided)
-        commit_all(target, submitted)
+        partly_loaded = commit_all(target, submitted)
+        if partly_loaded is not None:
+            leave_out_others(ledger, permit, target, submitted, partly_loaded.loads)
+            raise partly_loaded
         leave_out_files(ledger, permit, target, submitted)
         reached("batch.committed", planned.number)
         land_decided(ledger, permit, planned.number)
@@ -79,15 +92,20 @@ def land_two_phase(
     return rows
 
 
-def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> None:
-    """Commit everything that a decision names.
+def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> RowsPartlyLoaded | None:
+    """Commit everything that a decision names; return what is to be raised where the sink has loaded a part of something.
 
     Raises:
         NotCommitted: if the sink has aborted or forgotten some of it meanwhile.
         RowsRefused: if it has cancelled a load that it would cancel again.
     """
+    partly_loaded: RowsPartlyLoaded | None = None
     for committable in decided.committables:
-        state = outcome(target, committable)
+        try:
+            state = loads_told.answered(outcome(target, committable))
+        except RowsPartlyLoaded as problem:
+            partly_loaded = problem.after(partly_loaded)
+            continue
         if state is not LoadState.COMMITTED:
             why = why_cancelled(target, committable)
             raise NotCommitted(
@@ -95,6 +113,7 @@ def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> None:
                 f"{f' ({why})' if why else ''}; the next driver finishes the batch."
             )
         reached("commit.answered", decided.batch)
+    return partly_loaded
 
 
 def outcome(target: TwoPhaseTarget, committable: Committable) -> LoadState:
@@ -123,6 +142,8 @@ def prepared(
 ) -> tuple[Committable, ...]:
     """Prepare the rows of a batch: a few by the driver in one load, others by the tasks that read them.
 
+    Where only the process that prepares can commit, the driver prepares all of them.
+
     Raises:
         PlanUnfit: if rows that the sink aborts could not be written again by their ranges alone.
     """
@@ -135,6 +156,8 @@ def prepared(
         rows = batch.collect()
         if rows is not None:
             return _by_the_driver(batch.number, plan.ranges, target, rows)
+    if target.prepares_in_driver:
+        return _by_the_driver(batch.number, plan.ranges, target, batch.pieces())
     if plan.task_ranges is None:
         raise PlanUnfit(
             f"Batch {batch.number}: a sink of two phases needs a query whose every task reads exactly one range of the source "

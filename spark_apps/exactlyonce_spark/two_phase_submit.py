@@ -12,8 +12,9 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import assert_never
 
+from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.decided import Committable, DecidedBatch, StagedFile
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch, StagedFile
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.two_phase import replace_decided
@@ -23,6 +24,7 @@ from exactlyonce_spark.staged_loads import (
     Cancelled,
     End,
     Finished,
+    NotTakenNow,
     Outcome,
     StagedLoads,
 )
@@ -30,7 +32,18 @@ from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 
 
 class RowsPartlyLoaded(Refused):
-    """The sink has finished a decided load with some of its rows: they count, and the others do not."""
+    """The sink has finished a decided load with another number of rows than it has: a person makes the table whole.
+
+    `loads` are all of that kind that are known; the message is of the first.
+    """
+
+    def __init__(self, message: str, loads: tuple[Committable, ...]) -> None:
+        super().__init__(message)
+        self.loads = loads
+
+    def after(self, first: RowsPartlyLoaded | None) -> RowsPartlyLoaded:
+        """Return what is raised of both."""
+        return self if first is None else RowsPartlyLoaded(str(first), (*first.loads, *self.loads))
 
 
 class RowsRefused(Refused):
@@ -44,35 +57,61 @@ class NoStagedLoads(Refused):
 def submit_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decided: DecidedBatch) -> DecidedBatch:
     """Submit the loads that wait in files and were not submitted, each recorded first; return the record.
 
-    One by one, so that a driver that dies leaves at most one load of which it is not known whether its statement was sent.
+    One by one, so that a driver that dies leaves at most one load of which it is not known whether its statement was sent. A
+    sink may take so many loads at a time and no more; then one that was submitted is waited on before the next one is.
 
     Raises:
         Fenced, DecisionDiffers: nothing was submitted that is not recorded.
         Refused: by the sink, or before anything was sent to it; the record says that the load was not submitted.
         Unreachable, CommitOutcomeUnknown: the next driver finds out.
     """
-    for committable in decided.committables:
-        staged = committable.staged
-        if staged is None or staged.submitted_at_milliseconds is not None:
-            continue
+    over: set[str] = set()
+    while (one := next(filter(_waits, decided.committables), None)) is not None:
         loads = staged_loads_of(target)
-        submitted = replace(staged, submitted_at_milliseconds=loads.now_milliseconds())
-        decided, recorded = _replaced(ledger, permit, decided, committable, replace(committable, staged=submitted))
-        reached("submit.recorded", decided.batch)
-        try:
-            loads.submit(recorded)
-        except Refused:
-            _replaced(ledger, permit, decided, recorded, _relabelled(loads, decided, recorded, staged))
-            raise
-        reached("submit.sent", decided.batch)
+        decided, problem = _submitted(ledger, permit, loads, decided, one)
+        if problem is not None:
+            under_way = next((load for load in decided.committables if _is_under_way(load, over)), None)
+            if under_way is None:
+                raise problem
+            loads.outcome_of(under_way)
+            over.add(under_way.label)
     return decided
+
+
+def _waits(committable: Committable) -> bool:
+    return committable.staged is not None and committable.staged.submitted_at_milliseconds is None
+
+
+def _is_under_way(committable: Committable, over: Collection[str]) -> bool:
+    return committable.staged is not None and not _waits(committable) and committable.label not in over
+
+
+def _submitted(
+    ledger: Ledger, permit: Permit, loads: StagedLoads, decided: DecidedBatch, committable: Committable
+) -> tuple[DecidedBatch, NotTakenNow | None]:
+    """Submit a load, and return the record; and the problem, if the record says that the load still waits."""
+    staged = committable.staged
+    assert staged is not None, "it waits in a file"
+    submitted = replace(staged, submitted_at_milliseconds=loads.now_milliseconds())
+    decided, recorded = _replaced(ledger, permit, decided, committable, replace(committable, staged=submitted))
+    reached("submit.recorded", decided.batch)
+    try:
+        loads.submit(recorded)
+    except (Refused, NotTakenNow) as problem:
+        again = _relabelled(loads, decided, recorded, staged)
+        decided, _ = _replaced(ledger, permit, decided, recorded, again)
+        if isinstance(problem, NotTakenNow):
+            return decided, problem
+        raise
+    reached("submit.sent", decided.batch)
+    return decided, None
 
 
 def submitted_state(target: TwoPhaseTarget, committable: Committable) -> LoadState:
     """Return what the sink says of a load that was submitted: COMMITTED, ABORTED or UNKNOWN.
 
     Raises:
-        RowsPartlyLoaded: if it is neither committed nor aborted.
+        RowsPartlyLoaded: if it is neither committed nor aborted, and no person has said what was made of it.
     """
     return _state(committable, staged_loads_of(target).outcome_of(committable))
 
@@ -86,12 +125,24 @@ def _state(committable: Committable, outcome: Outcome) -> LoadState:
         case End.NOT_FOUND | End.IN_DOUBT:
             return LoadState.UNKNOWN
         case Finished(rows):
-            raise RowsPartlyLoaded(
-                f"The sink has finished {committable} with {rows} rows, which count. Nothing more is written. Find out which "
-                "rows are missing and load them by hand; then continue with a new stream that starts behind this batch."
-            )
+            return _as_mended(committable, rows)
         case _:
             assert_never(outcome)
+
+
+def _as_mended(committable: Committable, rows: int) -> LoadState:
+    """Return what a person has made of a load that the sink has finished with so many rows."""
+    answer = committable.answer
+    if answer is not None and answer.is_of_a_part:
+        return LoadState.COMMITTED if answer.says_rows_are_there else LoadState.ABORTED
+    label = committable.answered_as
+    raise RowsPartlyLoaded(
+        f"The sink has finished {committable} with {rows} rows, and these count. Nothing more is written. Either remove from "
+        f"the table what it has of the rows of this load, and annotate the stream {SETTLE_LOADS} with "
+        f"{label}={Answer.REMOVED}: all of them are then written again. Or see to it that each of them is in the table once, "
+        f"and annotate {label}={Answer.COMPLETED}. `exactlyonce settle-loads` writes either answer.",
+        (committable,),
+    )
 
 
 def settled(target: TwoPhaseTarget, committable: Committable, state: LoadState) -> LoadState:
@@ -104,7 +155,7 @@ def settled(target: TwoPhaseTarget, committable: Committable, state: LoadState) 
     if state is not LoadState.UNKNOWN or staged is None:
         return state
     loads = staged_loads_of(target)
-    loads.remove(staged.name)
+    loads.remove(staged)
     reached("submit.file-removed")
     outcome = loads.outcome_of(committable)
     if outcome is End.NOT_FOUND and _is_remembered(staged, loads.now_milliseconds()):
@@ -134,9 +185,15 @@ def why_cancelled(target: TwoPhaseTarget, committable: Committable) -> str:
 def under_another_label(target: TwoPhaseTarget, decided: DecidedBatch, aborted: Committable) -> Committable | None:
     """Return a load of the file of one that was cancelled, to be recorded in its place; None where its file is gone.
 
-    The label is another one: a statement of the former is not taken for one of this load.
+    The label is another one: a statement of the former is not taken for one of this load. A file that was loaded in part is
+    not used again, whatever was wrong with it.
     """
-    if aborted.staged is None or not staged_loads_of(target).is_there(aborted):
+    if aborted.staged is None:
+        return None
+    if aborted.answer is Answer.REMOVED:
+        staged_loads_of(target).remove(aborted.staged)
+        return None
+    if not staged_loads_of(target).is_there(aborted):
         return None
     return _relabelled(staged_loads_of(target), decided, aborted, aborted.staged)
 
@@ -145,7 +202,7 @@ def remove_files(target: TwoPhaseTarget, committed: Collection[Committable]) -> 
     """Remove the files of loads that are committed, once the ledger's record no longer names them."""
     for committable in committed:
         if committable.staged is not None:
-            staged_loads_of(target).remove(committable.staged.name)
+            staged_loads_of(target).remove(committable.staged)
             reached("submit.file-removed")
 
 
@@ -161,6 +218,20 @@ def leave_out_files(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, deci
         remove_files(target, decided.committables)
 
 
+def leave_out_others(
+    ledger: Ledger, permit: Permit, target: TwoPhaseTarget, decided: DecidedBatch, left: tuple[Committable, ...]
+) -> None:
+    """Leave out of the record all but these loads: the others are committed, and a label may be forgotten until a person acts.
+
+    Raises:
+        Fenced, DecisionDiffers, CommitOutcomeUnknown, Unreachable: the next driver asks about all of them again.
+    """
+    if left != decided.committables:
+        replace_decided(ledger, permit, decided, replace(decided, committables=left))
+        reached("submit.left-out", decided.batch)
+        remove_files(target, [one for one in decided.committables if one not in left])
+
+
 def remove_undecided_files(target: TwoPhaseTarget, permit: Permit) -> None:
     """Remove the files of earlier epochs, once no decision names any of them: their drivers decide nothing any more."""
     loads = target.staged_loads
@@ -168,7 +239,7 @@ def remove_undecided_files(target: TwoPhaseTarget, permit: Permit) -> None:
         return
     for file in loads.waiting():
         if file.epoch < permit.epoch:
-            loads.remove(file.name)
+            loads.remove(file.file)
             reached("submit.file-removed")
 
 
@@ -189,7 +260,12 @@ def staged_loads_of(target: TwoPhaseTarget) -> StagedLoads:
 
 def _relabelled(loads: StagedLoads, decided: DecidedBatch, one: Committable, staged: StagedFile) -> Committable:
     """Return a load of the same file that was not submitted; what a person has said was said of the former label."""
-    return replace(one, label=loads.another_label(decided.batch), answer=None, staged=StagedFile(staged.name))
+    return replace(
+        one,
+        label=loads.another_label(decided.batch),
+        answer=None,
+        staged=replace(staged, submitted_at_milliseconds=None),
+    )
 
 
 def _is_remembered(staged: StagedFile, now_milliseconds: int) -> bool:

@@ -9,7 +9,7 @@ import sqlite3
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from io import BufferedIOBase
+from io import BufferedIOBase, BytesIO
 from typing import Any
 
 from testbed.doris.tables import Table
@@ -35,13 +35,13 @@ def received(source: BufferedIOBase, headers: Mapping[str, str], *, half: bool) 
 
 
 def _chunks(source: BufferedIOBase) -> bytes | None:
-    found = bytearray()
+    found = BytesIO()
     while line := source.readline():
         size = int(line.strip() or b"0", 16)
-        found += source.read(size)
+        found.write(source.read(size))
         source.readline()
         if size == 0:
-            return bytes(found)
+            return found.getvalue()
     return None
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from testbed.doris.cluster import Cluster, Load
 from testbed.doris.statements import LoadStatement
+from testbed.doris.tables import Table
 from testbed.doris.transactions import LABEL_RULE, Refused, Transaction
 
 TITLES = (
@@ -35,6 +36,14 @@ class State(Enum):
     FINISHED = "FINISHED"
     CANCELLED = "CANCELLED"
 
+
+KNOWN_PROPERTIES = frozenset(
+    {
+        *("timeout", "max_filter_ratio", "exec_mem_limit", "strict_mode", "timezone", "load_parallelism"),
+        *("load_to_single_tablet", "send_batch_parallelism", "priority", "partial_columns"),
+    }
+)
+"""fe/fe-core/…/analysis/LoadStmt.java, PROPERTIES_MAP, as far as it is of a load from files."""
 
 FINAL = (State.FINISHED, State.CANCELLED)
 """JobState.java, isFinalState."""
@@ -60,10 +69,14 @@ Files = Callable[[str, Mapping[str, str]], "bytes | None"]
 
 @dataclass
 class Limits:
-    """docs/admin-manual/config/fe-config.md: `label_keep_max_second`, which broker loads have, and `label_num_threshold`."""
+    """What broker loads have of docs/admin-manual/config/fe-config.md.
+
+    `label_keep_max_second`, `label_num_threshold` and `desired_max_waiting_jobs`.
+    """
 
     label_keep_seconds: int = 3 * 24 * 3600
     label_number: int = 2000
+    waiting_jobs: int = 100
 
 
 @dataclass
@@ -100,6 +113,8 @@ class BrokerLoads:
     """Whether jobs make no progress."""
     fraction_of_clock: str = ""
     """What follows the seconds of UNIX_TIMESTAMP(), which is a decimal in some releases."""
+    happens: Callable[[str, str], bool] = lambda server, when: False
+    """As of `StandIn`, for the statements that a query port is sent."""
     seen: list[LoadStatement] = field(default_factory=list)
     late: list[tuple[str, LoadStatement]] = field(default_factory=list)
     jobs: dict[int, Job] = field(default_factory=dict)
@@ -119,18 +134,36 @@ class BrokerLoads:
             self.seen.append(statement)
             if not LABEL_RULE.fullmatch(statement.label):
                 raise Refused(f"errCode = 2, detailMessage = Label format error. now: {statement.label}")
-            self.cluster.table(statement.database, statement.table)
+            self._require_fitting(statement, self.cluster.table(statement.database, statement.table))
             self._require_right(user)
             if any(job.state is not State.CANCELLED for job in self._of(statement.database, statement.label)):
                 # fe/fe-core/…/common/LabelAlreadyUsedException.java
                 raise Refused(f"errCode = 2, detailMessage = Label [{statement.label}] has already been used.")
-            if self.takes(BrokerFault.TOO_MANY_JOBS):
+            unfinished = sum(job.state not in FINAL for job in self.jobs.values())
+            if unfinished >= self.limits.waiting_jobs or self.takes(BrokerFault.TOO_MANY_JOBS):
                 raise Refused(
-                    "errCode = 2, detailMessage = There are more than 100 unfinished load jobs, please retry later. "
+                    "errCode = 2, detailMessage = There are more than "
+                    f"{self.limits.waiting_jobs} unfinished load jobs, please retry later. "
                     "You can use `SHOW LOAD` to view submitted jobs"
                 )
             number = next(self._numbers)
             self.jobs[number] = Job(number, statement, user, self.cluster.milliseconds)
+
+    def _require_fitting(self, statement: LoadStatement, table: Table) -> None:
+        """fe/fe-core/…/analysis: LoadStmt.java, checkProperties, and DataDescription.java, analyzeSequenceCol."""
+        unknown = sorted(set(statement.properties) - KNOWN_PROPERTIES)
+        if unknown:
+            raise Refused(f"errCode = 2, detailMessage = {unknown[0]} is invalid property")
+        if table.has_sequence and not statement.sequence:
+            raise Refused(
+                f"errCode = 2, detailMessage = Table {table.name} has sequence column, need to specify the sequence column"
+            )
+        if statement.sequence and not table.has_sequence:
+            raise Refused(f"errCode = 2, detailMessage = There is no sequence column in the table {table.name}")
+        if statement.sequence and statement.sequence not in statement.columns:
+            raise Refused(
+                f"errCode = 2, detailMessage = There is no sequence column {statement.sequence} in the COLUMNS or SET clause"
+            )
 
     def deliver(self) -> None:
         """Let statements arrive that are late; what Doris answers, nobody hears."""
@@ -167,6 +200,16 @@ class BrokerLoads:
                 age = self.cluster.milliseconds - job.ended
                 if place < too_many or age > self.limits.label_keep_seconds * 1000:
                     del self.jobs[job.number]
+
+    def fail_over(self) -> None:
+        """Another frontend becomes the master: a job that had begun to load begins again.
+
+        LoadManager.java, prepareJobs, and LoadJob.java: that a job is LOADING is not persisted, nor is a load that only began.
+        """
+        with self.cluster.lock:
+            for job in self.jobs.values():
+                if job.state is State.LOADING:
+                    job.state, job.transaction = State.PENDING, None
 
     def run_all(self) -> None:
         """Let every job come to its end."""

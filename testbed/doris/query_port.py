@@ -31,8 +31,9 @@ class _Cut(MysqlError):  # type: ignore[misc]
 class _Session(BaseSession):  # type: ignore[misc]
     """A connection of one user."""
 
-    def __init__(self, loads: BrokerLoads) -> None:
+    def __init__(self, loads: BrokerLoads, port_name: str) -> None:
         self.loads = loads
+        self.port_name = port_name
         self.variables = SessionVariables(GlobalVariables())
         self.username: str | None = None
         self.database: str | None = None
@@ -47,7 +48,7 @@ class _Session(BaseSession):  # type: ignore[misc]
     async def handle_query(self, sql: str, attrs: dict[str, str]) -> Any:
         """Answer a statement."""
         try:
-            return await asyncio.to_thread(self._answer, sql)
+            return await asyncio.to_thread(self._as_it_happens, sql)
         except _Cut:
             assert self._connection is not None, "a statement comes by one"
             self._connection.stream.writer.transport.abort()
@@ -55,6 +56,14 @@ class _Session(BaseSession):  # type: ignore[misc]
         except Refused as problem:
             # fe/fe-core/…/common/ErrorCode.java, ERR_UNKNOWN_ERROR: what most refusals have
             raise MysqlError(str(problem), ErrorCode.UNKNOWN_ERROR) from None
+
+    def _as_it_happens(self, sql: str) -> Any:
+        if self.loads.happens(self.port_name, "before"):
+            raise _Cut("gone")
+        answer = self._answer(sql)
+        if self.loads.happens(self.port_name, "behind"):
+            raise _Cut("gone")
+        return answer
 
     def _answer(self, sql: str) -> Any:
         statement, user = sql.strip(), self.username
@@ -102,9 +111,9 @@ class _Logins(IdentityProvider):  # type: ignore[misc]
 class QueryPort:
     """The server, in a thread of its own."""
 
-    def __init__(self, loads: BrokerLoads, port: int = 0) -> None:
+    def __init__(self, loads: BrokerLoads, port: int = 0, name: str = "query") -> None:
         self._loop = asyncio.new_event_loop()
-        self._server = MysqlServer(session_factory=lambda: _Session(loads), identity_provider=_Logins(loads))
+        self._server = MysqlServer(session_factory=lambda: _Session(loads, name), identity_provider=_Logins(loads))
         self._loop.run_until_complete(self._server.start_server(host="127.0.0.1", port=port))
         self._port = int(self._server.sockets()[0].getsockname()[1])
 

@@ -5,19 +5,20 @@ The frontend's query port, by which broker loads are submitted, is there if the 
 
 from __future__ import annotations
 
-import base64
-import json
+import ssl
 import threading
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Protocol, Self
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Protocol, Self
 
-from testbed.doris.bodies import received
 from testbed.doris.broker_loads import BrokerLoads, Files
-from testbed.doris.cluster import Cluster, Fault, Login, TwoPhases
-from testbed.doris.transactions import LabelUsed, Refused
+from testbed.doris.cluster import Cluster, Login
+from testbed.doris.handlers import Backend, Frontend, Seen
+
+Happens = Callable[[str, str], bool]
+"""Is told the name of a server and "before" or "behind"; whether the connection ends now."""
 
 
 class _Server(Protocol):
@@ -41,28 +42,29 @@ class _Server(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Seen:
-    """A request as a server saw it."""
-
-    server: str
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes = b""
-
-
 @dataclass
 class StandIn:
     """The stand-in: `frontend` and `backend` are host:port.
 
     `seen` are the requests; `redirects_to`, if set, is where the frontend sends every load instead, as the text of a Location.
+    Of several frontends over one state, `master` is the one that knows labels; those of `unready` have just begun to run.
+    The servers of `secure` ("frontend", "backend") speak TLS with `certificate`, whose key is beside it. A frontend
+    names backends by the scheme of the request (RestBaseController.java, getRedirectUrL), or by `backend_scheme`: it has been
+    http since apache/doris#64697. `happens` is told of each request before and behind its answer, by the name of the server:
+    it may stop servers, and where it says so the connection ends.
     """
 
     cluster: Cluster = field(default_factory=lambda: Cluster({"loader": Login("secret")}))
     redirects_to: str | None = None
     seen: list[Seen] = field(default_factory=list)
     files: Files | None = None
+    frontend_count: int = 1
+    master: str = "frontend"
+    unready: set[str] = field(default_factory=set)
+    certificate: Path | None = None
+    secure: frozenset[str] = frozenset()
+    backend_scheme: str | None = None
+    happens: Happens = lambda server, when: False
     _servers: dict[str, _Server] = field(default_factory=dict)
     _addresses: dict[str, str] = field(default_factory=dict)
     _broker: BrokerLoads | None = None
@@ -70,6 +72,7 @@ class StandIn:
     def __post_init__(self) -> None:
         if self.files is not None:
             self._broker = BrokerLoads(self.cluster, self.files)
+            self._broker.happens = lambda server, when: self.happens(server, when)
 
     @property
     def broker(self) -> BrokerLoads:
@@ -79,8 +82,24 @@ class StandIn:
 
     @property
     def frontend(self) -> str:
-        """Where the frontend is."""
+        """Where the first frontend is."""
         return self._addresses["frontend"]
+
+    @property
+    def frontends(self) -> list[str]:
+        """Where each frontend is."""
+        return [self._addresses[name] for name in self._names("frontend")]
+
+    def fail_over(self, master: str) -> None:
+        """Another frontend becomes the master."""
+        self.master = master
+        self.cluster.fail_over()
+        if self._broker is not None:
+            self._broker.fail_over()
+
+    def address_of(self, name: str) -> str:
+        """Return where a server is, or was before it was stopped."""
+        return self._addresses[name]
 
     @property
     def backend(self) -> str:
@@ -89,14 +108,17 @@ class StandIn:
 
     @property
     def query_port(self) -> int:
-        """The port of MySQL's protocol, on the frontend's host."""
-        return int(self._addresses["query"].rpartition(":")[2])
+        """The port of MySQL's protocol, on the first frontend's host."""
+        return self.query_ports[0]
+
+    @property
+    def query_ports(self) -> list[int]:
+        """The port of MySQL's protocol of each frontend."""
+        return [int(self._addresses[name].rpartition(":")[2]) for name in self._names("query")]
 
     def __enter__(self) -> Self:
-        self.start("frontend")
-        self.start("backend")
-        if self._broker is not None:
-            self.start("query")
+        for name in (*self._names("frontend"), "backend", *(self._names("query") if self._broker is not None else ())):
+            self.start(name)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -116,242 +138,23 @@ class StandIn:
         server.shutdown()
         server.server_close()
 
+    def _names(self, kind: str) -> list[str]:
+        return [kind, *(f"{kind}-{number}" for number in range(2, self.frontend_count + 1))]
+
     def _new_server(self, name: str, port: int) -> _Server:
-        if name == "query":
+        if name.startswith("query"):
             from testbed.doris.query_port import QueryPort  # what it is made of takes a while to import
 
-            return QueryPort(self.broker, port)
-        handler = type(name, (Frontend if name == "frontend" else Backend,), {"stand_in": self})
-        return ThreadingHTTPServer(("127.0.0.1", port), handler)
+            return QueryPort(self.broker, port, name)
+        kind = Backend if name == "backend" else Frontend
+        handler = type(name, (kind,), {"stand_in": self, "server_name": name})
+        server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+        if name.partition("-")[0] in self.secure:
+            server.socket = self._context().wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        return server
 
-
-class _Handler(BaseHTTPRequestHandler):
-    """What both servers do alike. Bodies are read by their length or in chunks."""
-
-    protocol_version = "HTTP/1.1"
-    stand_in: StandIn
-    server_name = ""
-
-    def log_message(self, format: str, *given: Any) -> None:  # noqa: A002 - the name is the base class's
-        """Stay silent."""
-
-    def handle(self) -> None:
-        """Answer requests until the client is gone, which may be at any time."""
-        with suppress(ConnectionError):
-            super().handle()
-
-    def handle_expect_100(self) -> bool:
-        """Ask for no body yet: whoever wants it says so."""
-        return True
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.stand_in.cluster
-
-    @property
-    def route(self) -> list[str]:
-        return [unquote(part) for part in urlsplit(self.path).path.split("/") if part]
-
-    def named_headers(self) -> dict[str, str]:
-        """Return the headers, their names in small letters."""
-        return {name.lower(): value for name, value in self.headers.items()}
-
-    def note(self, body: bytes = b"") -> None:
-        """Keep the request for the test."""
-        self.stand_in.seen.append(Seen(self.server_name, self.command, self.path, self.named_headers(), body))
-
-    def login(self) -> tuple[str, Login] | None:
-        """Return user and login of a request with the right password."""
-        kind, _, encoded = self.headers.get("Authorization", "").partition(" ")
-        if kind != "Basic":
-            return None
-        user, _, password = base64.b64decode(encoded).decode().partition(":")
-        found = self.cluster.logins.get(user)
-        return (user, found) if found is not None and found.password == password else None
-
-    def require_login(self) -> None:
-        """Refuse a request without the right login."""
-        if self.login() is None:
-            raise Refused("Access denied" if "Authorization" in self.headers else "no valid Basic authorization")
-
-    def send_document(self, document: Any, status: int = 200) -> None:
-        """Answer with JSON, and end the connection."""
-        content = json.dumps(document).encode() + b"\n"
-        with suppress(BrokenPipeError, ConnectionResetError):  # the client has given it up
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.send_header("Connection", "close")
-            self.end_headers()
-            self.wfile.write(content)
-        self.close_connection = True
-
-
-class Frontend(_Handler):
-    """fe/fe-core/…/httpv2/rest: LoadAction, GetStreamLoadState, TableSchemaAction, RestBaseController."""
-
-    server_name = "frontend"
-
-    def do_PUT(self) -> None:
-        """Send a load, or an operation on one, to the backend; nothing of its body is read."""
-        self.note()
-        known = self.login()
-        match self.route:
-            case _ if known is None:
-                self.deny()
-            case ["api", _, _, "_stream_load"] if self.headers.get("Expect") is None:
-                self.send_document({"status": "FAILED", "msg": "There is no 100-continue header"})
-            case ["api", _, _, "_stream_load"] if known is not None and "LOAD" not in known[1].rights:
-                # checkTblAuth, inside of the try that makes a RestBaseResult of each error
-                told = "Access denied; you need (at least one of) the LOAD privilege(s) for this operation"
-                self.send_document({"status": "FAILED", "msg": told})
-            case ["api", _, _, "_stream_load"]:
-                self.redirect()
-            case ["api", _, *_, "_stream_load_2pc"] if self.cluster.two_phases is not TwoPhases.UNKNOWN:
-                self.two_phases()
-            case _:
-                self.send_document({"status": 404, "error": "Not Found"}, 404)
-
-    def do_GET(self) -> None:
-        """Answer what a label or a table is."""
-        self.note()
-        known = self.login()
-        try:
-            match self.route:
-                case _ if known is None:
-                    self.deny()
-                case ["api", database, "get_load_state"]:
-                    label = parse_qs(urlsplit(self.path).query).get("label", [""])[0]
-                    self.answer(self.cluster.state_of(database, label))
-                case ["api", "backends"]:
-                    self.answer({"backends": [self.backend_row()]})
-                case ["api", database, table, "_schema"] if known is not None and "SELECT" in known[1].rights:
-                    self.answer(self.cluster.table(database, table).to_document())
-                case ["api", _, _, "_schema"]:
-                    self.answer(
-                        "Access denied; you need (at least one of) the SELECT privilege(s)", 401, "Unauthorized"
-                    )
-                case _:
-                    self.send_document({"status": 404, "error": "Not Found"}, 404)
-        except Refused as problem:
-            self.answer(str(problem), 1, "Error")
-
-    def answer(self, data: Any, code: int = 0, message: str = "success") -> None:
-        """httpv2/entity/ResponseEntityBuilder.java: always HTTP 200, with a code of its own."""
-        self.send_document({"msg": message, "code": code, "data": data, "count": 0})
-
-    def backend_row(self) -> dict[str, Any]:
-        """fe/fe-core/…/httpv2/rest/BackendsAction.java: it needs the password, and no right."""
-        host, _, port = self.stand_in.backend.rpartition(":")
-        return {"ip": host, "http_port": int(port), "is_alive": True}
-
-    def deny(self) -> None:
-        """Say that the login is wrong."""
-        self.answer("Access denied for user (using password: YES)", 401, "Unauthorized")
-
-    def two_phases(self) -> None:
-        """LoadAction.java, executeStreamLoad2PC."""
-        if not self.headers.get("txn_id") and not self.headers.get("label"):
-            self.send_document({"status": "FAILED", "msg": "No transaction id or label selected."})
-        elif not self.headers.get("txn_operation"):
-            told = "No transaction operation('commit' or 'abort') selected."
-            self.send_document({"status": "FAILED", "msg": told})
-        else:
-            self.redirect()
-
-    def redirect(self) -> None:
-        """RestBaseController.java, redirectTo: 307 to a backend, and the login in the Location."""
-        kept = self.login()
-        assert kept is not None, "it was looked at before"
-        user, login = kept
-        location = f"http://{quote(user)}:{quote(login.password)}@{self.stand_in.backend}{self.path}?"
-        self.send_response(307)
-        self.send_header("Location", location if self.stand_in.redirects_to is None else self.stand_in.redirects_to)
-        self.send_header("Content-Length", "0")
-        self.send_header("Connection", "close")
-        self.end_headers()
-        self.close_connection = True
-
-
-class Backend(_Handler):
-    """be/src/http/action: stream_load.cpp and stream_load_2pc.cpp."""
-
-    server_name = "backend"
-
-    def do_PUT(self) -> None:
-        """Take a load, or an operation on one."""
-        match self.route:
-            case ["api", database, table, "_stream_load"]:
-                self.load(database, table)
-            case ["api", database, *_, "_stream_load_2pc"] if self.cluster.two_phases is not TwoPhases.UNKNOWN:
-                self.operate(database)
-            case _:
-                self.note()
-                self.send_document({"status": "FAILED", "msg": "Not Found"}, 404)
-
-    def load(self, database: str, table: str) -> None:
-        """Take the header, then ask for the body, then answer."""
-        headers = self.named_headers()
-        label = headers.get("label", "")
-        try:
-            self.require_login()
-            begun = self.cluster.begin(database, table, headers)
-        except Refused as problem:
-            self.note()
-            existing = {"ExistingJobStatus": problem.job_status} if isinstance(problem, LabelUsed) else {}
-            status = "Label Already Exists" if isinstance(problem, LabelUsed) else "Fail"
-            told = {
-                "TxnId": -1,
-                "Label": label,
-                "Comment": "",
-                "TwoPhaseCommit": headers.get("two_phase_commit", "false"),
-            }
-            self.send_document({**told, "Status": status, **existing, "Message": str(problem), **_NO_COUNTS})
-            return
-        dies = self.cluster.takes(Fault.BACKEND_DIES)
-        body = self.body(half=dies)
-        self.note(body or b"")
-        if body is None:
-            if not dies:
-                self.cluster.sender_is_gone(begun)
-            self.close_connection = True
-            return
-        answer = self.cluster.finish(begun, body)
-        if self.cluster.takes(Fault.PREPARE_ANSWER_LOST):
-            self.close_connection = True
-        else:
-            self.send_document(answer)
-
-    def operate(self, database: str) -> None:
-        """stream_load_2pc.cpp, handle: what went wrong is a status that is not Success, and its message."""
-        self.note()
-        is_commit = self.headers.get("txn_operation") == "commit"
-        if is_commit and self.cluster.takes(Fault.COMMIT_LOST):
-            self.close_connection = True
-            return
-        try:
-            self.require_login()
-            answer = {"status": "Success", "msg": self.cluster.operate(database, self.named_headers())}
-        except Refused as problem:
-            told = f"[ANALYSIS_ERROR]TStatus: errCode = 2, detailMessage = {problem}"
-            answer = {"status": "ANALYSIS_ERROR", "msg": told}
-        if is_commit and self.cluster.takes(Fault.COMMIT_ANSWER_LOST):
-            self.close_connection = True
-        else:
-            self.send_document(answer)
-
-    def body(self, *, half: bool) -> bytes | None:
-        """Ask for the body and return it; None where it does not arrive as a whole, or where the backend dies on half of it."""
-        if self.headers.get("Expect", "").lower() == "100-continue":
-            self.send_response_only(100)
-            self.end_headers()
-        return received(self.rfile, self.named_headers(), half=half)
-
-
-_NO_COUNTS = {
-    "NumberTotalRows": 0,
-    "NumberLoadedRows": 0,
-    "NumberFilteredRows": 0,
-    "NumberUnselectedRows": 0,
-    "LoadBytes": 0,
-}
+    def _context(self) -> ssl.SSLContext:
+        assert self.certificate is not None, "who speaks TLS has one"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.certificate.with_suffix(".key"))
+        return context

@@ -32,6 +32,7 @@ class LoadStatement:
     format_properties: Mapping[str, str]
     storage: Mapping[str, str] = field(repr=False)
     properties: Mapping[str, str]
+    sequence: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,13 +66,17 @@ def parsed_load(statement: str) -> LoadStatement:
         tokens.words("FORMAT", "AS")
         kind = tokens.text()
     columns = tokens.names() if tokens.next_is("(") else ()
+    sequence = ""
+    if tokens.next_is("ORDER"):
+        tokens.words("ORDER", "BY")
+        sequence = tokens.name()
     of_format = tokens.properties() if tokens.next_is("PROPERTIES") else {}
     tokens.mark(")")
     tokens.words("WITH", "S3")
     storage = tokens.pairs()
     properties = tokens.properties() if tokens.next_is("PROPERTIES") else {}
     tokens.end()
-    return LoadStatement(database, label, file, table, kind, columns, of_format, storage, properties)
+    return LoadStatement(database, label, file, table, kind, columns, of_format, storage, properties, sequence)
 
 
 def parsed_show(statement: str) -> ShowStatement:

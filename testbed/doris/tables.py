@@ -105,6 +105,8 @@ class Table:
     name: str
     columns: tuple[Column, ...]
     keys: str = "DUP_KEYS"
+    has_sequence: bool = False
+    """Whether loads have to say by which column rows of one key are chosen (docs/…/sequence-column-manual.md)."""
 
     def to_document(self) -> dict[str, Any]:
         """Return what `_schema` says of it."""

@@ -20,6 +20,7 @@ from kubernetes import client, config
 
 from exactlyonce.api.resource import API_VERSION, KIND
 from scripts import generate_crd
+from scripts.resource_kinds import KINDS
 from testbed import cache, cluster_tools, given_cluster, image_store
 from testbed.cluster import Cluster
 from testbed.given_cluster import GivenCluster
@@ -157,6 +158,8 @@ def other_namespace(cluster: Cluster, namespace: str) -> Iterator[str]:
 def _made_namespace(cluster: Cluster, name: str) -> Iterator[str]:
     cluster.kubectl("create", "namespace", name)
     cluster.kubectl("label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    # A controller makes the account a moment after the namespace, and until then no pod is admitted.
+    cluster.kubectl("wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=60s")
     yield name
     cluster.kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
@@ -166,7 +169,8 @@ def api(kubeconfig: Path) -> Iterator[client.ApiClient]:
     """A client of an administrator, with the definition installed."""
     connect: Any = config.new_client_from_config
     with connect(str(kubeconfig)) as made:
-        install(made, generate_crd.definition())
+        for kind in KINDS:
+            install(made, generate_crd.definition(kind))
         yield made
 
 

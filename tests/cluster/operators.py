@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -23,6 +22,7 @@ from kubernetes import client, config, watch
 
 from exactlyonce.api.resource import KIND
 from testbed.cluster import Cluster, KubectlFailed
+from testbed.processes import free_port
 from tests.cluster.drivers import ACCOUNT, DRIVER_RIGHTS, rights, secret
 from tests.cluster.pods import apply
 from tests.cluster.streams import Streams
@@ -55,7 +55,7 @@ class OperatorProcess:
         """Start the process, unless it runs."""
         if self.is_alive:
             return
-        self.port = _free_port()
+        self.port = free_port()
         options = {
             "namespaces": self.namespaces,
             "identity": self.identity,
@@ -331,12 +331,6 @@ def _holds(condition: Callable[[], bool]) -> bool:
         if type(problem).__module__.split(".")[0] in ("urllib3", "psycopg2"):
             return False
         raise
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 MakeStream = Callable[..., WholeStream]

@@ -22,6 +22,7 @@ from exactlyonce.api.status import (
     Phase,
     PoisonBatch,
     Progress,
+    ReplaysStatus,
     StreamStatus,
     VerdictStatus,
 )
@@ -59,7 +60,7 @@ STATUS = StreamStatus(
         started_at=NOW,
     ),
     checkpoint=CheckpointStatus(generation=3, location="s3a://lake/checkpoints/orders/generation-000003-a17"),
-    progress=Progress(batch=4215, landed_at=NOW, lag_records=77, lag_seconds=3),
+    progress=Progress(batch=4215, landed_at=NOW, lag_records=77, lag_files=12, lag_seconds=3, held_records=5),
     poison_batch=PoisonBatch(batch=8, until='{"orders":{"0":19}}', error="A row does not fit.", since=NOW),
     consecutive_failures=ConsecutiveFailures(endings=1, batch=8, batch_failures=1, retry_at=NOW),
     last_good=GoodAttempt(attempt=17, plan="ab12", image="spark:1"),
@@ -79,6 +80,7 @@ STATUS = StreamStatus(
         place="table app in eu-central-1", reason="Failed", message="It could not be written.", tries=2, retry_at=NOW
     ),
     acted_on="cd34",
+    replays=ReplaysStatus(schedule="0 3 * * * Europe/Berlin", since=NOW),
 )
 
 

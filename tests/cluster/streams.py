@@ -88,7 +88,8 @@ def install(api: client.ApiClient, definition: dict[str, Any]) -> None:
         if problem.status != NOT_FOUND:
             raise
         _asked(lambda: custom.create_cluster_custom_object(*DEFINITIONS, definition, _request_timeout=SECONDS))
-    eventually(lambda: _is_served(api), f"{name} is served")
+    plural = definition["spec"]["names"]["plural"]
+    eventually(lambda: _is_served(api, plural), f"{name} is served")
 
 
 def make_namespace(api: client.ApiClient, name: str) -> None:
@@ -121,9 +122,9 @@ def published_schema(api: client.ApiClient) -> dict[str, Any]:
     return next((dict(found) for name, found in schemas.items() if name.endswith(f".{KIND}")), {})
 
 
-def _is_served(api: client.ApiClient) -> bool:
+def _is_served(api: client.ApiClient, plural: str) -> bool:
     custom: Any = client.CustomObjectsApi(api)
-    where = (generate_crd.GROUP, generate_crd.VERSION, generate_crd.PLURAL)
+    where = (generate_crd.GROUP, generate_crd.VERSION, plural)
     try:
         custom.list_cluster_custom_object(*where, _request_timeout=SECONDS)
     except ApiException as problem:

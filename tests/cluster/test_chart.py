@@ -22,6 +22,8 @@ OPERATOR, DRIVER = "exactlyonce-operator", "exactlyonce-driver"
 IN_ITS_NAMESPACES = {
     "exactlyoncestreams.exactlyonce.dev": {"get", "list", "watch", "update"},
     "exactlyoncestreams/status.exactlyonce.dev": {"update"},
+    "streamreplays.exactlyonce.dev": {"create", "list", "watch", "delete"},
+    "streamreplays/status.exactlyonce.dev": {"update"},
     "pods": {"create", "get", "list", "watch", "patch", "delete"},
     "configmaps": {"create", "get", "list", "delete"},
     "services": {"create", "get", "delete"},

@@ -156,7 +156,7 @@ def test_view_edit_and_admin_of_the_cluster_are_given_streams_and_nobody_their_s
     for role, verbs in (("view", READS), ("edit", WRITES), ("admin", WRITES)):
         given = [(rule["apiGroups"], rule["resources"], set(rule["verbs"])) for rule in rules[role]]
         assert given == [
-            (["exactlyonce.dev"], ["exactlyoncestreams"], verbs),
-            (["exactlyonce.dev"], ["exactlyoncestreams/status"], {"get"}),
+            (["exactlyonce.dev"], ["exactlyoncestreams", "streamreplays"], verbs),
+            (["exactlyonce.dev"], ["exactlyoncestreams/status", "streamreplays/status"], {"get"}),
         ]
     assert aggregated(helm.render({"rbac": {"aggregate": False}})) == {}

@@ -15,7 +15,7 @@ from kubernetes import client, config
 
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.launch.api_server import ApiServerUnreachable
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.port import DriverState, Ended, Gone, LaunchFailed, ManifestRefused, NeverStarted, Running
 from exactlyonce.positions.ranges import Epoch
@@ -151,7 +151,7 @@ def test_an_image_that_cannot_be_pulled_is_given_up_and_its_pod_taken_away(make:
     drivers.launcher.clean_up(Epoch(1), keep=3)
     eventually(lambda: drivers.names("pods") == [], "a pod that never ran is not kept")
     assert drivers.names("configmaps") == [drivers.pod_name()], (
-        "what it was made of is kept, as the last that could be used"
+        "the spec that it was built from is kept, as the last that could be used"
     )
 
 

@@ -25,7 +25,7 @@ from tests.resource_documents import VALID, Document, Refused, changed, document
 from tests.rig import TookTooLong, eventually
 
 SEED = int(os.environ.get("FUZZ_SEED", "7"))
-RESOURCES = 300 if EVERY_MODE else 60
+RESOURCES = 300 if EVERY_MODE else 40
 STORED = 60 if EVERY_MODE else 30
 
 NEVER_STORED = ("metadata.name", "spec.streamId")

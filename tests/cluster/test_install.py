@@ -102,11 +102,12 @@ def namespace(cluster: Cluster, reader: Reader) -> Iterator[str]:
 @pytest.fixture
 def release(cluster: Cluster, images: Images, namespace: str, tmp_path: Path) -> Iterator[Release]:
     """The release that the README's second command installs."""
-    if cluster.kubectl("get", "crd", DEFINITION, "--ignore-not-found", "--output=name"):
-        # Other tests of this run have left the definition: it is handed over, as --take-ownership would.
-        owner = [f"meta.helm.sh/release-name={SYSTEM}", f"meta.helm.sh/release-namespace={SYSTEM}"]
-        cluster.kubectl("annotate", "crd", DEFINITION, "--overwrite", *owner)
-        cluster.kubectl("label", "crd", DEFINITION, "--overwrite", "app.kubernetes.io/managed-by=Helm")
+    for definition in (DEFINITION, "streamreplays.exactlyonce.dev"):
+        if cluster.kubectl("get", "crd", definition, "--ignore-not-found", "--output=name"):
+            # Other tests of this run have left the definition: it is handed over, as --take-ownership would.
+            owner = [f"meta.helm.sh/release-name={SYSTEM}", f"meta.helm.sh/release-namespace={SYSTEM}"]
+            cluster.kubectl("annotate", "crd", definition, "--overwrite", *owner)
+            cluster.kubectl("label", "crd", definition, "--overwrite", "app.kubernetes.io/managed-by=Helm")
     helm = Helm(cluster.helm_program, tmp_path, cluster.kubeconfig)
     made = Release(helm, cluster, images, SYSTEM, (namespace,))
     yield made

@@ -41,6 +41,15 @@ ALL_ON = {
 }
 NO_SUCH_IMAGE = "registry.invalid/nothing:1"
 OBJECTIVE_SECONDS = 5
+ELSEWHERE = (
+    "exactlyonce_driver_loads_total",
+    "exactlyonce_stream_not_landed_files",
+    "exactlyonce_stream_quarantine",
+    "exactlyonce_stream_replay",
+)
+"""Of sinks that load under labels, of folders, of a quarantine and of replays, none of which is in this test: in tests/unit/,
+the series of test_driver_metrics.py, test_file_counts.py and test_monitor.py; tests/integration/test_fleets.py for what the
+ledger says."""
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +212,8 @@ def test_the_lag_alert_fires_while_the_driver_is_held_down_and_resolves_once_it_
         nothing = [
             f"{title}: {query}"
             for title, query in dashboard_queries()
-            if not any(has_data(it.values) for it in prometheus.between(query, began, ended))
+            if not any(series in query for series in ELSEWHERE)
+            and not any(has_data(it.values) for it in prometheus.between(query, began, ended))
         ]
         assert nothing == [], "every query of the dashboard has found something in this time"
 

@@ -152,10 +152,12 @@ def test_kubectl_get_tells_how_a_stream_is(streams: Streams, made: dict[str, Any
         "Ready",
         "Batch",
         "Lag-Seconds",
+        "Held",
         "Verdict",
         "Attempt",
         "Age",
         "Lag-Records",
+        "Lag-Files",
         "Message",
     ]
     assert shown.pop("Age") != ""
@@ -165,15 +167,18 @@ def test_kubectl_get_tells_how_a_stream_is(streams: Streams, made: dict[str, Any
         "Ready": "True",
         "Batch": "4215",
         "Lag-Seconds": "3",
+        "Held": "5",
         "Verdict": "ReplayBatch",
         "Attempt": "17",
         "Lag-Records": "77",
+        "Lag-Files": "12",
         "Message": "Attempt 17 runs.",
     }
 
 
 def test_every_field_of_the_status_is_kept_as_it_was_written(streams: Streams, made: dict[str, Any]) -> None:
     written = rendered(STATUS.model_copy(update={"spec_problem": "spec: no."}), made, NOW)
+    written |= {"haltReason": "FilesGone"}  # which only a halted stream has
     fields = generate_crd.definition()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
     assert set(written) == set(fields["properties"]), "STATUS has every field"
     assert streams.replace_status({**made, "status": written})["status"] == written

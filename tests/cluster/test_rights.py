@@ -27,6 +27,8 @@ EVERYWHERE = {("namespaces", "get", "kube-system"), ("nodes", "get", "")}
 OF_STREAMS = {
     *(("exactlyoncestreams.exactlyonce.dev", verb, "") for verb in ("get", "list", "watch", "update")),
     ("exactlyoncestreams/status.exactlyonce.dev", "update", ""),
+    *(("streamreplays.exactlyonce.dev", verb, "") for verb in ("create", "list", "watch", "delete")),
+    ("streamreplays/status.exactlyonce.dev", "update", ""),
     *(("pods", verb, "") for verb in ("create", "get", "list", "watch", "patch", "delete")),
     *(("configmaps", verb, "") for verb in ("create", "get", "list", "delete")),
     *(("services", verb, "") for verb in ("create", "get", "delete")),

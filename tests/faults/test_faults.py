@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from exactlyonce.launch.last_words import Ending, parse_last_words
+from exactlyonce.launch.last_message import Ending, parse_last_message
 from exactlyonce.launch.local import MARKER, Unresponsive
 from exactlyonce.positions.ranges import Epoch, Partition, Positions
 from exactlyonce_spark.crash_points import LET_GO
@@ -47,7 +47,7 @@ def let_go(rig: Rig, place: int = 0) -> None:
 
 def words_of(rig: Rig, attempt: int) -> str | None:
     file = rig.open().launcher.folder / f"attempt-{attempt:06d}" / "last-words.json"
-    words = parse_last_words(file.read_text()) if file.exists() else None
+    words = parse_last_message(file.read_text()) if file.exists() else None
     return None if words is None else str(words.ending)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 ORDERS = '{namespace="shop",stream="orders"}'
+REPLAY = '{namespace="shop",stream="orders",replay="mend"}'
 HALTED = '{namespace="shop",stream="orders",phase="Halted"}'
 SUSPENDED = '{namespace="shop",stream="orders",phase="Suspended"}'
 GIBIBYTE = 2**30

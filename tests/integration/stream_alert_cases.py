@@ -9,6 +9,7 @@ from tests.integration.alert_cases import (
     NOT_SHOWN,
     NOT_STALLED,
     ORDERS,
+    REPLAY,
     RUNNING,
     SHOWN,
     STALLED,
@@ -16,6 +17,7 @@ from tests.integration.alert_cases import (
     case,
     series,
 )
+from tests.integration.folder_alert_cases import FOLDER_CASES
 
 SHOP_DATABASE = ',into="shop at fe:8030"}'
 
@@ -78,6 +80,7 @@ STREAM_CASES = [
         "shop/orders has landed no batch for 20m 0s while records wait.",
     ),
     case("ExactlyOnceNothingLands", [series("stream_last_landed_timestamp_seconds", ORDERS, "0x60")], None, "40m"),
+    *FOLDER_CASES,
     # Nobody commits the batch of a stream at rest, so that is told as well; once it has landed, the series is gone.
     case(
         "ExactlyOnceCommitDelayed",
@@ -162,6 +165,30 @@ STREAM_CASES = [
         "30m",
         "90m",
         "shop/orders passed over 5 offsets in the last hour, because their batch failed too often.",
+    ),
+    case(
+        "ExactlyOnceHeldTooLong",
+        [series("stream_quarantined_since_timestamp_seconds", ORDERS, "0x3000")],
+        "49h",
+        "48h",
+        "Records of shop/orders have been in quarantine for 2d 1h 0m 0s.",
+    ),
+    case(
+        "ExactlyOnceQuarantineNearlyFull",
+        [
+            series("stream_quarantined_records", ORDERS, "79x10 80x200"),
+            series("stream_quarantine_limit_records", ORDERS, "100x210"),
+        ],
+        "30m",
+        "5m",
+        "shop/orders has 80% of recovery.maxQuarantined in quarantine; it halts instead of exceeding that.",
+    ),
+    case(
+        "ExactlyOnceReplayStuck",
+        [series("stream_replay_progressed_timestamp_seconds", REPLAY, "0x200")],
+        "70m",
+        "60m",
+        "The StreamReplay mend of shop/orders has landed nothing for 1h 10m 0s.",
     ),
     case(
         "ExactlyOnceSourceUnreachable",

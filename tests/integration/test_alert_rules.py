@@ -78,6 +78,7 @@ def expected(alert: str, said: str, inputs: list[dict[str, str]], stream: str) -
         labels |= {"namespace": "shop", "stream": stream}
         into = re.search(r'into="([^"]*)"', inputs[0]["series"])
         labels |= {} if into is None else {"into": into[1]}
+        labels |= {"replay": "mend"} if 'replay="mend"' in inputs[0]["series"] else {}
     elif alert == "ExactlyOnceOperatorStuck":
         labels["instance"] = "a"
     elif alert == "ExactlyOnceStoreErrors":
@@ -85,7 +86,9 @@ def expected(alert: str, said: str, inputs: list[dict[str, str]], stream: str) -
     elif alert == "ExactlyOnceShardWithoutLeader":
         labels["lease"] = "ops/second"
     told = {
-        key: value.replace("{{ $labels.namespace }}", "shop").replace("{{ $labels.stream }}", stream)
+        key: value.replace("{{ $labels.namespace }}", "shop")
+        .replace("{{ $labels.stream }}", stream)
+        .replace("{{ $labels.replay }}", "mend")
         for key, value in rule["annotations"].items()
     }
     return {"exp_labels": labels, "exp_annotations": {**told, "summary": said}}

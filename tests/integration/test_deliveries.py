@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from exactlyonce.api.resource import ResourceInvalid
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.local_stream import LocalStream
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.port import Ended, Running
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done, Halted

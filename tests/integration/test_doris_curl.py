@@ -18,7 +18,8 @@ import pytest
 
 from testbed.doris.cluster import Fault
 from testbed.doris.servers import StandIn
-from tests.doris import DATABASE, doris, ids
+from tests.certificates import certificate
+from tests.doris import DATABASE, ORDERS, doris, ids
 from tests.rig import eventually
 
 LOAD = f"api/{DATABASE}/orders/_stream_load"
@@ -35,7 +36,8 @@ def curl(server: StandIn, path: str, *options: str) -> Any:
     """Ask the frontend by curl, and return the JSON of what answers in the end."""
     assert shutil.which("curl") is not None, "curl is not on the PATH"
     command = ["curl", "--silent", "--show-error", "--noproxy", "*", "--max-time", "20", "--location-trusted"]
-    command += ["-u", "loader:secret", *options, f"http://{server.frontend}/{path}"]
+    scheme = "https" if "frontend" in server.secure else "http"
+    command += ["-u", "loader:secret", *options, f"{scheme}://{server.frontend}/{path}"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
 
 
@@ -69,6 +71,21 @@ def test_curl_loads_each_row_once(server: StandIn, tmp_path: Path, content: byte
     again = load(server, file, label="mine", **named)
     assert (again["Status"], again["ExistingJobStatus"]) == ("Label Already Exists", "FINISHED")
     assert (ids(server), state(server, "mine")) == ([1, 2], "VISIBLE")
+
+
+@pytest.mark.parametrize("backend_scheme", ["https", "http"])
+def test_curl_loads_by_tls_and_trusts_no_other_ca(tmp_path: Path, backend_scheme: str) -> None:
+    """What tests/unit/test_doris_tls.py says of our client, by one that follows redirects by itself."""
+    file, ours = tmp_path / "rows", certificate(tmp_path, "doris")
+    file.write_text("1\ta\n")
+    secure = frozenset({"frontend", "backend"} if backend_scheme == "https" else {"frontend"})
+    with StandIn(certificate=ours, secure=secure, backend_scheme=backend_scheme) as server:
+        server.cluster.create(DATABASE, ORDERS)
+        assert load(server, file, "--cacert", str(ours), label="mine")["Status"] == "Success"
+        assert ids(server) == [1]
+        with pytest.raises(subprocess.CalledProcessError):
+            load(server, file, "--cacert", str(certificate(tmp_path, "another")), label="more")
+        assert ids(server) == [1]
 
 
 def test_curl_commits_and_aborts_what_it_has_prepared(server: StandIn, tmp_path: Path) -> None:

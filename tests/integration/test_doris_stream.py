@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner
 
 from exactlyonce.cli.main import main
-from exactlyonce.launch.last_words import Ending, parse_last_words
+from exactlyonce.launch.last_message import Ending, parse_last_message
 from exactlyonce.launch.local import Unresponsive
 from exactlyonce.reconcile.loop import Done
 from testbed.doris.cluster import Fault
@@ -66,53 +66,6 @@ def test_drivers_that_are_killed_at_the_points_of_both_phases_put_each_id_into_d
     assert not cluster.at_commit, "the hour has passed while a batch was decided"
 
 
-LARGE = 5_000
-OF_BATCHES = {
-    1: ["task.prepared"],
-    2: ["batch.rows-written"],
-    3: ["land.before-commit"],
-    4: ["batch.decided"],
-    5: ["commit.answered"],
-    6: ["batch.committed"],
-    7: ["batch.landed"],
-    8: ["batch.decided", "finish.read", "finish.written-again", "finish.recorded", "finish.landed"],
-    10: ["task.prepared"],
-    11: ["batch.decided", "finish.read"],
-    12: ["commit.answered"],
-    13: ["batch.committed"],
-    14: ["batch.decided", "finish.landed"],
-    15: ["batch.landed"],
-}
-"""Every named point but finish.aborted: Doris lists no open loads by HTTP, so no driver aborts one at its start."""
-
-
-@only_in_full
-@pytest.mark.timeout(7200)
-def test_a_hundred_thousand_ids_are_in_doris_once_after_twenty_kills_and_lost_answers(
-    rig: DorisRig, cluster: EventfulCluster
-) -> None:
-    """The test above makes the claim for fewer points."""
-    rig.overrides["spec.source.kafka.maxOffsetsPerTrigger"] = LARGE
-    points = [f"{point}@{batch}" for batch, points in OF_BATCHES.items() for point in points]
-    assert len(points) == 20
-    cluster.at_commit = {
-        8: lambda: cluster.pass_time(2 * HOUR_SECONDS),
-        9: lambda: cluster.faults.append(Fault.COMMIT_ANSWER_LOST),
-        16: lambda: cluster.faults.append(Fault.COMMIT_ANSWER_LOST),
-        17: lambda: cluster.faults.append(Fault.PUBLISH_TIMEOUT),
-    }
-    cluster.at_load = {
-        9: lambda: cluster.faults.append(Fault.PREPARE_ANSWER_LOST),
-        16: lambda: cluster.faults.append(Fault.TOO_MANY_VERSIONS),
-        18: lambda: cluster.faults.append(Fault.BACKEND_DIES),
-    }
-    rig.produce(100_000)
-    killed_at(rig, *points)
-    cluster.publish()
-    rig.assert_exactly_once()
-    assert (cluster.at_commit, cluster.at_load, cluster.faults) == ({}, {}, []), "all of it went wrong"
-
-
 @only_in_full
 @pytest.mark.parametrize("name_of_server", ["frontend", "backend"])
 def test_a_server_of_doris_that_is_killed_and_comes_back_costs_no_id(
@@ -143,7 +96,7 @@ def test_a_zombie_that_has_prepared_and_wakes_behind_its_successor_decides_nothi
         thaw(opened, 1)
         words = opened.launcher.folder / "attempt-000001" / "last-words.json"
         eventually(words.exists, "the frozen driver has woken and ended")
-    found = parse_last_words(words.read_text())
+    found = parse_last_message(words.read_text())
     assert found is not None
     assert found.ending == Ending.FENCED
     rig.assert_exactly_once()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.port import Ended
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import Done

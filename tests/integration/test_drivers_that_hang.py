@@ -26,7 +26,7 @@ SLOWLY = (
     f"WHERE reflect('java.lang.Thread', 'sleep', if(id < {QUICK}, 0L, 100L)) = 'null'"
 )
 OFTEN = {"spark.executor.heartbeatInterval": "1s", "spark.driver.extraJavaOptions": QUICK_JVM}
-LIMIT = timedelta(seconds=20)
+LIMIT = timedelta(seconds=12)
 LONG_SECONDS = 3600.0
 
 
@@ -118,7 +118,7 @@ def test_frozen_processes_and_a_task_that_waits_are_noticed_and_a_long_batch_and
         eventually(lambda: not shows_progress(opened), "it is noticed that the JVM is frozen")
         finish.set()
         opened.launcher.progress_doubt_seconds = 1.0
-        opened.launcher.progress_seconds = LIMIT.total_seconds() / 2
+        opened.launcher.progress_seconds = 10.0  # its successor has to start within it
     told = [words for kind, words in rig.events if kind == "NoProgress"]
     assert len(told) == 1, rig.story()
     assert "driver.progressTimeout" in told[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,16 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from exactlyonce.cli import dead_letters
 from exactlyonce.cli.main import main
 from exactlyonce.connectors.postgres.history import letters_query
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.tables import MIGRATIONS
+from exactlyonce.launch import asked_letters
+from exactlyonce.ledger.backfills import OF_NO_BATCH, Backfill
 from exactlyonce.ledger.history import LetterPlace, RecordedLetter
+from exactlyonce.ledger.planned_backfills import plan_backfill
+from exactlyonce.ledger.replay import ReplayClaim, claim_ranges, land_pieces, put_back
+from exactlyonce.ledger.replay_rules import Piece
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce_spark.connectors.postgres.dead_letters import write_letters
@@ -77,7 +82,7 @@ def test_dead_letters_are_listed_shown_and_exported_with_the_bytes_that_the_reco
     keep(ledger, 1, [DeadLetter(P0, 340, AT, b"k", BYTES, "no number"), DeadLetter(P1, 7, None, None, None, "empty")])
     keep(ledger, 2, [DeadLetter(SHARD, FAR, AT, None, b"{}", "no id", '{"sequenceNumber": "1"}')])
     keep(ledger, 9, [DeadLetter(P0, 340, AT, None, b"later", "no number")], topic_id="id-2")
-    monkeypatch.setattr(dead_letters, "_PAGE", 1)
+    monkeypatch.setattr(asked_letters, "_PAGE", 1)
     monkeypatch.delenv("COLUMNS", raising=False)
 
     found = listed(tmp_path, "dead-letters")
@@ -138,11 +143,11 @@ def test_pages_of_large_dead_letters_are_bounded_in_bytes_and_a_list_reads_no_va
 
     def observed(*arguments: Any) -> tuple[RecordedLetter, ...]:
         page = kept(*arguments)
-        pages.append([(letter.position, len(letter.value or b""), letter.value_bytes) for letter in page])
+        pages.append([(letter.row.position, len(letter.value or b""), letter.value_bytes) for letter in page])
         return page
 
     monkeypatch.setattr(PostgresLedger, "kept_letters", observed)
-    monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 2500)
+    monkeypatch.setattr(asked_letters, "_PAGE_BYTES", 2500)
     assert [row["position"] for row in listed(tmp_path, "dead-letters")] == [*range(7)]
     whole = [(offset, 1000, 1000) for offset in range(7)]
     assert pages == [whole[:3], whole[3:6], whole[6:], []]
@@ -153,7 +158,7 @@ def test_pages_of_large_dead_letters_are_bounded_in_bytes_and_a_list_reads_no_va
     run(tmp_path, "dead-letters")
     assert pages == [[(offset, 0, 1000) for offset in range(7)], []]
     pages.clear()
-    monkeypatch.setattr(dead_letters, "_PAGE_BYTES", 10)
+    monkeypatch.setattr(asked_letters, "_PAGE_BYTES", 10)
     assert [row["position"] for row in listed(tmp_path, "dead-letters")] == [*range(7)], "a letter beyond the bound"
     assert max(map(len, pages)) == 1
 
@@ -244,3 +249,45 @@ def test_a_ledger_of_an_earlier_release_shows_its_failures(
     refused = run(tmp_path, "dead-letters")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "has version 6, and a list of dead letters needs 9: upgrade the operator first" in refused.stderr
+
+
+def test_backfills_are_listed_with_what_has_landed_and_what_is_left(
+    server: Postgres, name: str, tmp_path: Path
+) -> None:
+    ledger = ledger_on(server, name)
+    stream_of(server, name, tmp_path)
+    started(ledger)
+    assert run(tmp_path, "backfills").stdout == "shop/orders has no backfills.\n"
+    asked = FailureRow(OF_NO_BATCH, P0, 0, 20, FailureStatus.QUARANTINED, "brokers", "", origin_id="id-1")
+    plan_backfill(ledger, STREAM, Backfill("high", "table high", "asked", (asked,)), "table orders")
+    plan_backfill(
+        ledger, STREAM, Backfill("low", "table low", "asked", (replace(asked, until_offset=5),)), "table orders"
+    )
+    for backfill, until in (("high", 8), ("low", 5)):
+        claim = ReplayClaim(STREAM, "mine", f"table {backfill}", backfill, "table orders")
+        (part,) = claim_ranges(ledger, claim, ()).rows
+        land_pieces(ledger, claim, [Piece(part, until)], lambda _: 1)
+    found = listed(tmp_path, "backfills")
+    told = ("name", "into", "status", "parts", "landed", "left", "lost")
+    assert [tuple(it[key] for key in told) for it in found] == [
+        ("high", "table high", "Replaying", 2, 8, 12, 0),
+        ("low", "table low", "Done", 1, 5, 0, 0),
+    ]
+    (one,) = listed(tmp_path, "backfills", "--backfill", "high")
+    assert [(it["from"], it["until"], it["status"]) for it in one["ranges"]] == [
+        (0, 8, "Replayed"),
+        (8, 20, "Replaying"),
+    ]
+    put_back(ledger, replace(claim, backfill="high", sink="table high"), Piece(part_of(ledger), 20))
+    assert [it["status"] for it in listed(tmp_path, "backfills")] == ["Unfinished", "Done"]
+    unknown = run(tmp_path, "backfills", "--backfill", "january")
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert "has no backfill january" in unknown.stderr
+    lines = run(tmp_path, "backfills").stdout.splitlines()
+    assert [line.split()[:2] for line in lines[1:]] == [["high", "table"], ["low", "table"]]
+
+
+def part_of(ledger: PostgresLedger) -> FailureRow:
+    """Return the part of the backfill high that a replay has taken."""
+    (kept,) = (it for it in ledger.kept_backfills(STREAM) if it.backfill.name == "high")
+    return next(part for part in kept.backfill.parts if part.status is FailureStatus.REPLAYING)

@@ -20,7 +20,7 @@ from exactlyonce.connectors.files.spec import FileFormat, FilesSink
 from exactlyonce.connectors.files.tenancy import FilesLost, PathNotWritable, PathOfAnother, Tenant, take_place
 from exactlyonce.connectors.object_log.tenancy import LocationNotEmpty, LogOfAnother
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.failures import ending_of
@@ -154,7 +154,8 @@ REFUSED: dict[Callable[[FilesFolder], Act], tuple[type[ExactlyOnceError], str]] 
     a_deleted_file: (
         FilesLost,
         "Files that have landed are missing from {path} or have another size: 1 of them (FILE), of 1 batch (2). Somebody "
-        "deleted or replaced them; restore them, or start the stream over at another path.",
+        "deleted or replaced them; restore them, or start a stream with another streamId and another path. In doubt are "
+        "the records orders-0 [1, 2) of batch 2.",
     ),
     a_ledger_of_another_stream: (
         LogOfAnother,

@@ -30,7 +30,7 @@ from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.ledger.fence import Fenced
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.positions.spans import PositionSpan

@@ -17,7 +17,7 @@ from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.connectors.files.manifest import WRITING
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce_spark.failures import ending_of
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
@@ -25,7 +25,7 @@ from testbed.spark import local_session
 from tests import object_logs
 from tests.combinations import in_full, one_or_all, only_in_full
 from tests.files_deaths import DEATHS, Killed, act_at, require_followed_by_one_that_neither_loses_nor_doubles
-from tests.files_on_s3 import BUCKET, FAULTS, BadDay, StreamOnS3, settings_of_spark
+from tests.files_on_s3 import FAULTS, BadDay, StreamOnS3, new_bucket, settings_of_spark
 from tests.ledgers import STREAM
 from tests.s3_stores import service_of
 
@@ -36,22 +36,26 @@ ON_S3 = [MOVED, *(point for point in DEATHS if point not in (MOVED, "files.check
 
 @pytest.fixture(scope="module")
 def proxy(s3: S3) -> Iterator[FaultyService]:
-    s3.create_bucket(BUCKET)
     with FaultyService(s3.port) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def spark(s3: S3, proxy: FaultyService) -> Iterator[SparkSession]:
-    with local_session("files on S3", settings_of_spark(s3, proxy.endpoint)) as session:
+def bucket(s3: S3) -> str:
+    return new_bucket(s3)
+
+
+@pytest.fixture(scope="module")
+def spark(s3: S3, bucket: str, proxy: FaultyService) -> Iterator[SparkSession]:
+    with local_session("files on S3", settings_of_spark(s3, bucket, proxy.endpoint)) as session:
         yield session
 
 
 @pytest.fixture
-def stream(spark: SparkSession, s3: S3, proxy: FaultyService, name: str) -> Iterator[StreamOnS3]:
+def stream(spark: SparkSession, s3: S3, bucket: str, proxy: FaultyService, name: str) -> Iterator[StreamOnS3]:
     proxy.fate = answered
-    ledger = object_logs.ledger_on(S3LogStore(f"s3a://{BUCKET}/{name}-ledger", service_of(s3)))
-    sink = FilesSink(path=f"s3a://{BUCKET}/{name}", endpoint=proxy.endpoint, path_style=True)
+    ledger = object_logs.ledger_on(S3LogStore(f"s3a://{bucket}/{name}-ledger", service_of(s3)))
+    sink = FilesSink(path=f"s3a://{bucket}/{name}", endpoint=proxy.endpoint, path_style=True)
     yield StreamOnS3(spark, ledger, sink, s3=s3)
     proxy.fate = answered
 
@@ -160,7 +164,8 @@ def test_what_a_committer_could_not_remove_of_its_own_is_no_file_of_the_batch(
     driver = stream.driver()
     proxy.fate = lambda request: Fate.REFUSED_500 if removes_of_committer(request) else Fate.ANSWERED
     stream.land(driver, 1, 1)
-    assert [key for key in left if key.endswith(".pendingset")]
+    of_spark = [(request.method, request.path) for request in proxy.seen if is_of_spark(request)]
+    assert [key for key in left if key.endswith(".pendingset")], (left, of_spark)
     stream.require(1)
     assert stream.keys(f"{WRITING}/") == set()
 

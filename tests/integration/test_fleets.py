@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from exactlyonce.connectors.kafka.fleet import KafkaFleet
-from exactlyonce.connectors.kafka.spec import KAFKAS_OWN
+from exactlyonce.connectors.kafka.names import KAFKAS_OWN
 from exactlyonce.connectors.postgres.connection import PostgresAddress
 from exactlyonce.connectors.postgres.fleet import PostgresFleet
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
@@ -28,9 +28,6 @@ from tests.rig import eventually
 from tests.topics import made, open_transaction, produced
 
 NOON = 1_790_000_000_000
-KEPT = {"retention.ms": "-1"}
-"""For topics whose records have a timestamp of the past: retention would take them within half a minute."""
-
 SCHEMA = "exactlyonce"
 
 
@@ -73,7 +70,7 @@ def test_a_topic_that_is_not_there_does_not_stand_in_the_way_of_others(kafka: Ka
 
 
 def test_the_timestamp_is_that_of_the_first_record_at_or_after_the_position(kafka: Kafka, name: str) -> None:
-    made(kafka, name, 3, KEPT)
+    made(kafka, name, 3)
     for partition in range(3):
         for number in range(4):
             produced(kafka, name, 1, partition=partition, at=NOON + partition * 1000 + number)
@@ -91,7 +88,7 @@ def test_the_timestamp_is_that_of_the_first_record_at_or_after_the_position(kafk
 def test_records_of_large_batches_and_of_many_partitions_come_in_one_fetch(kafka: Kafka, name: str) -> None:
     """A batch larger than what is asked for of a partition is sent all the same."""
     many = 120
-    made(kafka, name, many, KEPT)
+    made(kafka, name, many)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "linger.ms": 200, "batch.size": 1_000_000})
     for partition in range(many):
         for number in range(8):
@@ -264,18 +261,55 @@ def test_failed_lost_and_quarantined_ranges_are_counted(
 ) -> None:
     add_stream(postgres_18, name, "shop/orders", 0, {0: 0})
     statuses = (("Open", 5), ("Lost", 7), ("Closed", 9), ("Quarantined", 4), ("Replaying", 6), ("Replayed", 8))
-    for batch, (status, end) in enumerate(statuses):
+    of_a_later_release = ("Unheard", 2)
+    for batch, (status, end) in enumerate((*statuses, ("GivenUp", 3), of_a_later_release)):
         postgres_18.execute(
             f"insert into {SCHEMA}.failures (stream_id, batch, topic, partition, from_offset, until_offset, status, brokers, "
             "error) values ('shop/orders', %s, 'orders', 0, 0, %s, %s, 'kafka', 'x')",
             name,
             (batch, end, status),
         )
+    postgres_18.execute(
+        f"update {SCHEMA}.failures set created_at = case status when 'Quarantined' then to_timestamp(1790000500) "
+        "when 'Replaying' then to_timestamp(1790000400) else to_timestamp(1790000000) end",
+        name,
+    )
     asked = PostgresFleet(address)
     view = asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"]
     asked.close()
-    assert (view.open_ranges, view.lost_ranges, view.lost_records) == (1, 1, 7)
+    assert (view.open_ranges, view.failed_records, view.lost_ranges, view.lost_records) == (1, 5, 1, 7)
     assert (view.quarantined_ranges, view.quarantined_records) == (2, 10), "what a replay has taken has not landed"
+    assert (view.replayed_ranges, view.replayed_records, view.quarantined_since) == (1, 8, 1_790_000_400.0)
+
+
+def test_dead_letters_count_while_no_replay_has_landed_them_and_the_stream_does_not_read_them_again(
+    postgres_18: Postgres, ledger: PostgresLedger, address: PostgresAddress, name: str
+) -> None:
+    add_stream(postgres_18, name, "shop/orders", 0, {0: 0})
+    states = ((None, None), ("Replaying", 5), ("Replayed", 5), ("Replayed", 4))
+    for offset, (status, batch) in enumerate(states):
+        postgres_18.execute(
+            f"insert into {SCHEMA}.dead_letters (stream_id, topic, topic_id, partition, record_offset, batch, error, status, "
+            "state_batch) values ('shop/orders', 'orders', 't-1', 0, %s, 5, 'x', %s, %s)",
+            name,
+            (offset, status, batch),
+        )
+    asked = PostgresFleet(address)
+
+    def held() -> int:
+        return asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"].letters_held
+
+    assert held() == 3, "the last one was malformed again after it had been replayed"
+    postgres_18.execute(
+        f"insert into {SCHEMA}.set_backs (stream_id, topic, partition, origin_id, batch, position) "
+        "values ('shop/orders', 'orders', 0, 't-1', 5, 1), ('shop/orders', 'orders', 0, 't-2', 5, 0)",
+        name,
+    )
+    assert held() == 1, "the stream reads the others again itself; of another topic it reads other records"
+    for column in ("status", "replay", "life", "state_batch"):
+        postgres_18.execute(f"alter table {SCHEMA}.dead_letters drop column {column}", name)
+    assert held() == 0, "tables of an earlier release say nothing of it, and the rest is answered"
+    asked.close()
 
 
 def test_a_database_without_a_ledger_has_no_streams(address: PostgresAddress) -> None:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
+from botocore.exceptions import ClientError
 
+from exactlyonce.api.format import FormatType
+from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_versions import S3Versions
+from exactlyonce.connectors.files.connector import SOURCE
 from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter
+from exactlyonce.connectors.files.source_lists import FileLists, Known, folder_of
 from exactlyonce.connectors.files.source_on_s3 import S3Folder
 from exactlyonce.connectors.files.source_plan import FileChanged
-from exactlyonce.connectors.files.source_position import SourceFile
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile
+from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.errors import SourceUnreachable
+from exactlyonce.positions.ranges import Partition
 from exactlyonce.reconcile.loop import Done
+from exactlyonce_spark.connectors.files.columnar import rows_of
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.combinations import only_in_full
@@ -113,6 +124,128 @@ def test_what_has_landed_is_removed(s3: S3, prefix: str) -> None:
     assert folder.files() == ()
 
 
+def test_an_object_that_is_another_one_than_was_listed_is_not_removed_where_the_service_compares(
+    s3: S3, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(s3, f"{prefix}/a.txt")
+    store = S3Versions(f"s3a://{BUCKET}/{prefix}", service_of(s3))
+    (listed,) = store.versions(recursive=False)
+    asked: list[Any] = []
+    # moto does not compare ETags here: this is what S3 answers.
+    error = {"Key": f"{prefix}/a.txt", "Code": "PreconditionFailed", "Message": "At least one condition did not hold"}
+
+    class Comparing:
+        def delete_objects(self, **request: Any) -> dict[str, Any]:
+            asked.append(request["Delete"]["Objects"])
+            return {"Errors": [error]}
+
+    monkeypatch.setattr(S3Versions, "_client", Comparing())
+
+    assert store.delete_listed([(listed.path, listed.tag)]) == ("a.txt",)
+    assert asked == [[{"Key": f"{prefix}/a.txt", "ETag": listed.tag}]]
+
+
+def test_a_service_that_refuses_the_condition_is_asked_without_it(
+    s3: S3, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = S3Versions(f"s3a://{BUCKET}/{prefix}", service_of(s3))
+    asked: list[Any] = []
+
+    class Refusing:
+        def delete_objects(self, **request: Any) -> dict[str, Any]:
+            asked.append(request["Delete"]["Objects"])
+            if "ETag" in asked[-1][0]:
+                raise ClientError({"Error": {"Code": "NotImplemented"}}, "DeleteObjects")
+            return {}
+
+    monkeypatch.setattr(S3Versions, "_client", Refusing())
+
+    assert store.delete_listed([("a.txt", '"1"')]) == ()
+    assert asked[-1] == [{"Key": f"{prefix}/a.txt"}]
+
+
+def _contents(s3: S3, folder: str) -> dict[str, bytes]:
+    found = s3.client().list_objects_v2(Bucket=BUCKET, Prefix=f"{folder}/").get("Contents", [])
+    return {
+        it["Key"].removeprefix(f"{folder}/"): s3.client().get_object(Bucket=BUCKET, Key=it["Key"])["Body"].read()
+        for it in found
+    }
+
+
+def test_what_has_landed_is_archived_as_it_was_listed_and_never_over_another_object(
+    s3: S3, prefix: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    archive = f"{prefix}-archive"
+    for name in ("a", "below/b", "changed", "gone", "taken"):
+        put(s3, f"{prefix}/{name}", name.encode())
+    s3.client().put_object(
+        Bucket=BUCKET, Key=f"{prefix}/a", Body=b"a", ContentType="text/csv", Metadata={"writer": "till 7"}
+    )
+    folder = folder_at(s3, prefix, NameFilter(recursive=True))
+    files = folder.files()
+    put(s3, f"{prefix}/changed", b"more")
+    _remove(s3, f"{prefix}/gone")
+    put(s3, f"{archive}/taken", b"of another")
+
+    folder.archive(files, f"s3a://{BUCKET}/{archive}")
+
+    assert _contents(s3, prefix) == {"changed": b"more", "taken": b"taken"}
+    assert _contents(s3, archive) == {"a": b"a", "below/b": b"below/b", "taken": b"of another"}
+    copied = s3.client().head_object(Bucket=BUCKET, Key=f"{archive}/a")
+    assert (copied["ContentType"], copied["Metadata"]["writer"]) == ("text/csv", "till 7")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"s3a://{BUCKET}/{prefix}/taken has landed and stays where it is: there is another object of its name in "
+        f"s3a://{BUCKET}/{archive}."
+    ]
+
+
+def test_a_move_that_died_between_copy_and_removal_is_finished_by_the_next_one(
+    s3: S3, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = f"s3a://{BUCKET}/{prefix}-archive"
+    put(s3, f"{prefix}/a", b"a")
+    folder = folder_at(s3, prefix)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(S3Versions, "delete_listed", die)
+        with pytest.raises(KeyboardInterrupt):
+            folder.archive(folder.files(), archive)
+    assert (_contents(s3, prefix), _contents(s3, f"{prefix}-archive")) == ({"a": b"a"}, {"a": b"a"}), "nothing is lost"
+
+    folder.archive(folder.files(), archive)
+
+    assert (_contents(s3, prefix), _contents(s3, f"{prefix}-archive")) == ({}, {"a": b"a"})
+
+
+def test_rows_of_an_object_are_read_in_parts_of_the_version_that_was_listed(s3: S3, prefix: str) -> None:
+    into = io.BytesIO()
+    ids = list(range(200_000))
+    pyarrow.parquet.write_table(pa.table({"id": ids}), into, row_group_size=50_000)
+    put(s3, f"{prefix}/a.parquet", into.getvalue())
+    folder = folder_at(s3, prefix)
+    file = only_file(folder)
+    wanted = pa.struct([("id", pa.int64())])
+
+    def rows() -> Iterator[int]:
+        with folder.opened(file) as opened:
+            parts: Iterator[Any] = rows_of(FormatType.PARQUET, "a", opened, wanted)
+            for part in parts:
+                yield from (row["id"] for row in part.to_pylist())
+
+    assert list(rows()) == ids
+    reading = rows()
+    next(reading)
+    put(s3, f"{prefix}/a.parquet", b"another")
+    with pytest.raises(FileChanged, match="its ETag is no longer"):
+        list(reading)
+    _remove(s3, f"{prefix}/a.parquet")
+    with pytest.raises(FileVanished):
+        list(rows())
+
+
 @only_in_full  # on a disk: test_folder_stream.py; what differs on S3 is above
 def test_each_id_of_a_folder_on_s3_lands_once_though_a_driver_is_killed(
     postgres_18: Postgres, s3: S3, tmp_path: Path, name: str, prefix: str
@@ -138,3 +271,27 @@ def test_each_id_of_a_folder_on_s3_lands_once_though_a_driver_is_killed(
     rig.assert_exactly_once()
     assert "ReplayBatch" in rig.verdicts(), rig.story()
     assert folder_at(s3, prefix).files() == ()
+
+
+def test_the_operator_counts_what_waits_in_a_bucket_with_the_streams_own_login(s3: S3, prefix: str) -> None:
+    names = [f"{number:05}.json" for number in range(1205)]  # more than one answer lists
+    for name in names:
+        put(s3, f"{prefix}/{name}", b"12345")
+    put(s3, f"{prefix}/_hidden.json")
+    folder = f"s3a://{BUCKET}/{prefix}"
+    listed = sorted(folder_at(s3, prefix).files(), key=lambda file: file.order)
+    checkpoints = S3LogStore(f"s3a://{BUCKET}/{prefix}-checkpoint", service_of(s3))
+    lists, read = FileLists(checkpoints, folder_of(folder, "source")), listed[:200]
+    known = lists.record(Known((), ()), NOTHING_READ, read[:150])
+    landed = lists.record(known, known.ends[-1], read[150:]).ends[-1]
+    for file in read[:50]:
+        _remove(s3, f"{prefix}/{file.path}")
+    spec = {"path": folder, "endpoint": s3.endpoint, "pathStyle": True, "secretRef": {"name": "lake"}}
+
+    address = SOURCE.address(FilesSource.model_validate(spec), s3.secret())
+    found = address.counter(checkpoints).count({Partition(folder, 0): landed})
+
+    waiting = listed[200:]
+    assert (found.files, found.size_bytes) == (1005, 5025)
+    assert found.oldest_timestamp == min(file.modified_milliseconds for file in waiting) / 1000
+    assert found.at_least_because is None

@@ -7,16 +7,9 @@ import ssl
 import threading
 from collections import Counter
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
@@ -26,6 +19,7 @@ from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import LedgerRefused, StoreBusy, Unreachable
 from testbed.hostile_postgres import HostilePostgres, Manner
 from testbed.postgres import Postgres
+from tests.certificates import certificate
 from tests.conftest import address_of
 from tests.ledgers import STREAM, ledger_on, started
 from tests.operator_in_process import running_operator, until
@@ -148,20 +142,3 @@ def test_a_server_is_trusted_by_the_certificate_in_the_secret_and_by_no_other(tm
         with pytest.raises(LedgerRefused, match="certificate verify failed") as told:
             PostgresLedger(refused, limits=SHORT).open_connection()
         assert "canary" not in str(told.value)
-
-
-def certificate(folder: Path, name: str) -> Path:
-    """Return a certificate that signs itself for 127.0.0.1, as PEM, with its key beside it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.now(UTC)
-    signed = (
-        x509.CertificateBuilder(who, who, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(IPv4Address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    made = folder / f"{name}.crt"
-    made.write_bytes(signed.public_bytes(Encoding.PEM))
-    made.with_suffix(".key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return made

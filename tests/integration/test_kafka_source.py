@@ -229,7 +229,7 @@ def test_a_start_at_a_moment_is_the_first_record_at_or_after_it(
 @pytest.fixture(scope="module")
 def timed_topic(kafka: Kafka) -> str:
     """Partition 0 has two records at noon and two a minute later; partition 1 has one at noon."""
-    made(kafka, "timed", 2, {"retention.ms": "-1"})
+    made(kafka, "timed", 2)
     produced(kafka, "timed", 2, at=NOON)
     produced(kafka, "timed", 2, at=NOON + 60_000)
     produced(kafka, "timed", 1, partition=1, at=NOON)

@@ -259,6 +259,33 @@ def test_a_transaction_sees_its_own_changes(ledger: Ledger, stream: NewStream) -
         assert [found.batch for found in transaction.read_batches_after(STREAM, BatchNumber(0))] == [0, 1]
 
 
+def test_what_a_replay_has_landed_is_kept_until_it_is_taken_over_and_goes_with_its_transaction(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    started(ledger)
+    with ledger.transaction() as transaction:
+        transaction.lock_stream(STREAM, Lock.UPDATE)
+        transaction.write_replayed(STREAM, "replay-b", "two")
+        transaction.write_replayed(STREAM, "replay-a", "one")
+        assert list(transaction.read_replayed(STREAM)) == ["replay-a", "replay-b"]
+
+    def die_while_taking_over() -> None:
+        with ledger.transaction() as transaction:
+            transaction.lock_stream(STREAM, Lock.UPDATE)
+            assert transaction.take_replayed(STREAM) == {"replay-a": "one", "replay-b": "two"}
+            assert transaction.read_replayed(STREAM) == {}
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        die_while_taking_over()
+    with ledger.transaction() as transaction:
+        transaction.lock_stream(STREAM, Lock.UPDATE)
+        assert transaction.take_replayed(STREAM) == {"replay-a": "one", "replay-b": "two"}
+    with ledger.transaction() as transaction:
+        assert transaction.take_replayed(STREAM) == {}
+        assert transaction.read_replayed("shop/none") == {}
+
+
 def test_a_batch_row_is_replaced_by_the_next_write(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
     for status in (BatchStatus.IN_PROGRESS, BatchStatus.FAILED, BatchStatus.LANDED):

@@ -99,6 +99,36 @@ def test_ranges_of_a_shard_are_given_up_once(ledger: Ledger) -> None:
         transaction.write_failures(STREAM, (lost(3, FIRST, SEQUENCE + 4, SEQUENCE + 6),))
 
 
+def test_the_same_topic_of_two_sources_stands_twice(ledger: Ledger) -> None:
+    """The key of a second source is the beginning of its origins (docs/adr/0027): no ledger needs a migration for it."""
+    ours, theirs = Partition("orders", 0), Partition("payments/orders", 0)
+    shard = Partition("payments/orders", "shardId-000000000000")
+    ids = {"orders": "id-1", "payments/orders": "id-2"}
+    raise_epoch(ledger, new_stream(ledger), Epoch(1))
+    at = LandedPositions(Positions({ours: 5, theirs: 7, shard: SEQUENCE}), ids, {theirs: Fingerprint(6, "d")})
+    publish(ledger, STREAM, Publication(Epoch(1), 1, "/c/g1", BatchNumber(0), Positions(), at, "first"))
+    moved = Ranges({theirs: OffsetRange(7, 9), shard: OffsetRange(SEQUENCE, SEQUENCE + 5)})
+    row = replace(batch_row(1), ranges=moved)
+    failed = [
+        FailureRow(BatchNumber(1), partition, 0, 5, FailureStatus.LOST, "kafka:9092", "gone")
+        for partition in (ours, theirs)
+    ]
+    with ledger.transaction() as transaction:
+        assert transaction.advance_positions(STREAM, moved, ids) == 2
+        assert transaction.advance_positions(STREAM, Ranges({ours: OffsetRange(9, 10)}), ids) == 0, (
+            "it stands elsewhere"
+        )
+        transaction.write_batch(STREAM, row)
+        transaction.write_failures(STREAM, tuple(failed))
+    view = ledger.view(STREAM)
+    assert view is not None
+    assert view.landed.positions == Positions({ours: 5, theirs: 9, shard: SEQUENCE + 5})
+    assert view.landed.origin_ids == ids
+    with ledger.transaction() as transaction:
+        assert transaction.read_batch(STREAM, BatchNumber(1)) == row
+        assert [row.partition for row in transaction.read_failures(STREAM, FailureStatus.LOST)] == [ours, theirs]
+
+
 def test_a_driver_of_the_release_before_moves_offsets_on_in_the_migrated_tables(
     postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from exactlyonce.launch.driver_document import DriverDocument
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.local import MARKER, LocalLauncher, Unresponsive
 from exactlyonce.launch.port import Ended, Gone, NeverStarted, Running
 from exactlyonce.positions.ranges import Epoch
@@ -124,7 +124,7 @@ def test_attempts_and_streams_are_told_apart(launcher: LocalLauncher) -> None:
 
 
 @pytest.mark.parametrize("mine", [True, False], ids=["by its launcher", "by another one"])
-def test_a_driver_that_is_drained_leaves_its_last_words(launcher: LocalLauncher, mine: bool) -> None:
+def test_a_driver_that_is_drained_leaves_its_last_message(launcher: LocalLauncher, mine: bool) -> None:
     main = begun(launcher)
     draining = launcher if mine else another(launcher)
     draining.drain(ONE)
@@ -133,12 +133,12 @@ def test_a_driver_that_is_drained_leaves_its_last_words(launcher: LocalLauncher,
     assert not main.is_running() or main.status() == psutil.STATUS_ZOMBIE
     state = draining.state_of(ONE)
     assert isinstance(state, Ended)
-    assert state.words == LastWords(Ending.DRAINED, "epoch 1 was asked to end")
+    assert state.words == LastMessage(Ending.DRAINED, "epoch 1 was asked to end")
     assert state.proof == "no process of attempt 1 is left on this machine"
     draining.drain(ONE)
 
 
-def test_a_driver_that_died_without_last_words_is_told_by_its_status(launcher: LocalLauncher) -> None:
+def test_a_driver_that_died_without_last_message_is_told_by_its_status(launcher: LocalLauncher) -> None:
     begun(launcher)
     launcher.kill(ONE)
     launcher.wait(ONE, 60)

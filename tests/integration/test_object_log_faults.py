@@ -24,8 +24,8 @@ from exactlyonce.dynamo_db.client import Clock
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.races import UNKNOWN_TRIES
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce_spark.settling import LANDING_TRIES
 from testbed.dynamo_db import DynamoDb
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
@@ -201,7 +201,7 @@ def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does
     before = creates_of(proxy, service)
     with pytest.raises(CommitOutcomeUnknown, match=rf"no answer came to its create .*{service.turned_away}"):
         land(driver, permit, 2)
-    assert creates_of(proxy, service) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * LANDING_TRIES, "it ends by itself"
+    assert creates_of(proxy, service) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * UNKNOWN_TRIES, "it ends by itself"
     successor = ledger_at(service.server.endpoint, service, name, every=100)
     raised = raise_epoch(successor, new_stream(successor), Epoch(2))
     assert raised.before is not None

@@ -8,7 +8,8 @@ from datetime import timedelta
 
 import pytest
 
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, NAMED_LETTERS_SINCE
+from exactlyonce.connectors.postgres.letter_tables import NAMED_LETTERS_SINCE
+from exactlyonce.connectors.postgres.tables import MIGRATIONS
 from exactlyonce.errors import LedgerRefused
 from exactlyonce.positions.ranges import Partition
 from testbed.postgres import Postgres

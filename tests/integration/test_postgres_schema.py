@@ -72,6 +72,20 @@ def test_eight_processes_at_their_first_use_make_the_schema_once(postgres_18: Po
     assert versions(postgres_18, name) == [(migration.version, migration.oldest_reader) for migration in MIGRATIONS]
 
 
+@pytest.mark.parametrize("before", [12, 13])
+def test_a_ledger_of_an_earlier_version_is_migrated_to_that_of_the_last_migration(
+    postgres_18: Postgres, name: str, before: int
+) -> None:
+    postgres_18.create_database(name)
+    with pytest.MonkeyPatch.context() as release:
+        run_release(release, *MIGRATIONS[:before])
+        PostgresLedger(address_of(postgres_18, name)).prepare()
+    assert versions(postgres_18, name)[-1][0] == before
+    PostgresLedger(address_of(postgres_18, name)).prepare()
+    assert versions(postgres_18, name)[-1][0] == MIGRATIONS[-1].version
+    assert "backfills" in tables(postgres_18, name)
+
+
 def test_a_ledger_of_an_older_release_is_migrated_and_that_release_goes_on(
     server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.backup import back_up, restore
-from tests.combinations import one_or_all, only_in_full
+from tests.combinations import only_in_full
 from tests.integration.test_s3_checkpoints import on_s3
 from tests.rig import Rig
 from tests.stateful_queries import BATCH, CHAIN, PYTHON_STATE, WINDOWS, StatefulQuery
@@ -34,7 +34,9 @@ KINDS = [
 KINDS_ON_S3 = [ROCKSDB, IN_MEMORY]
 
 
-@pytest.mark.parametrize(("query", "provider", "settings"), one_or_all(KINDS))
+# In `make test` a query in one session, with each provider: test_checkpoint_restarts.py.
+@only_in_full
+@pytest.mark.parametrize(("query", "provider", "settings"), KINDS)
 def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
     rig: Rig, query: StatefulQuery, provider: str, settings: dict[str, str]
 ) -> None:

@@ -25,7 +25,7 @@ from exactlyonce.schema.aws_login import LOGIN_KEYS
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from testbed.s3 import S3
-from tests.combinations import in_full
+from tests.combinations import in_full, only_in_full
 from tests.rig import Rig
 from tests.s3_stores import BUCKET
 
@@ -66,6 +66,7 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
     rig = on_s3(kafka, postgres_18, s3, tmp_path_factory.mktemp("life"), "s3life")
     verdicts: dict[str, Sequence[str]] = {}
     seen: list[str] = []
+    not_of_the_stream = psutil.Process().children(recursive=True)
 
     def part(name: str, **options: Any) -> None:
         before = len(rig.verdicts())
@@ -76,7 +77,7 @@ def life(kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path_factory: pytest.T
 
     def landed() -> bool:
         if rig.has_all() and not seen:
-            seen.extend(command_lines())
+            seen.extend(command_lines(apart_from=not_of_the_stream))
         return bool(seen) and not store.list(OLD)
 
     gone = {**rig.overrides["spec.checkpoint"]["s3"], "endpoint": "http://127.0.0.1:9"}
@@ -128,6 +129,8 @@ def test_no_login_is_on_a_command_line_or_in_a_drivers_document(life: Life, s3: 
     assert not [file for file in written if s3.secret_key in file.read_text(errors="replace")]
 
 
+# In `make test` operator and driver on a cluster (tests/cluster/test_data_streams.py), and a store (test_s3_logins.py).
+@only_in_full
 def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
     kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,9 +160,14 @@ def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
     assert roles == {identity["AWS_ROLE_ARN"]}, "there was no other login to be had"
 
 
-def command_lines() -> Iterator[str]:
-    """The command lines of every process that this one has started, drivers and their JVMs among them."""
+def command_lines(*, apart_from: Sequence[psutil.Process]) -> Iterator[str]:
+    """The command lines of every process that this one has started, drivers and their JVMs among them.
+
+    Apart from those that ran before the stream: a session of Spark with which another test of this worker reads S3.
+    """
     for process in psutil.Process().children(recursive=True):
+        if process in apart_from:
+            continue
         with contextlib.suppress(psutil.NoSuchProcess):  # also what has ended and waits for its parent
             yield " ".join(process.cmdline())
 

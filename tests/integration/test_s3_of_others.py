@@ -130,7 +130,7 @@ class Tenant:
         return StreamAssembly(
             cluster,
             PodDefaults("driver", Image("spark")),
-            watch=lambda target, checkpoint: self.sized.append(checkpoint) if checkpoint is not None else None,
+            watch=lambda target, checkpoint, _files: self.sized.append(checkpoint) if checkpoint is not None else None,
             shared=Shared(clients=clients),
             locations=self.locations,
         )

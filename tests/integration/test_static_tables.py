@@ -14,7 +14,7 @@ from tests.combinations import one_or_all
 from tests.rig import Rig
 
 VERSIONS = """
-import json, pathlib
+import gzip, json, pathlib
 from pyspark.sql import functions
 
 FOLDER = pathlib.Path(__file__).parent / "labels"
@@ -34,6 +34,14 @@ def labelled(rows):
 def shuffled_after(rows):
     joined = rows.join(labels(rows).hint("merge"), rows.id % 97 == functions.col("key"))
     return joined.repartition("label").selectExpr("id", "label as customer")
+
+def shuffled_once_it_is_known_to_be_large(rows):
+    file = FOLDER / "large.json.gz"
+    FOLDER.mkdir(exist_ok=True)
+    keys = [number * 7919 % 10007 for number in range(10007)]
+    file.write_bytes(gzip.compress("\\n".join(json.dumps({"key": key}) for key in keys).encode()))
+    table = rows.sparkSession.read.schema("key BIGINT").json(str(file)).cache()
+    return rows.join(table, rows.id % 97 == table.key).selectExpr("id", "'any' as customer").repartition("id")
 
 def counted_after(rows):
     return rows.join(labels(rows), rows.id % 97 == functions.col("key")).groupBy("label").count().selectExpr("count as id")
@@ -99,4 +107,15 @@ def test_what_another_run_could_make_otherwise_is_refused_before_a_row_lands(
     halted = rig.run(environment=environment)
     assert isinstance(halted, Halted), rig.story()
     assert told in halted.message
+    assert rig.landed() == 0
+
+
+def test_a_plan_that_differs_from_the_first_one_is_inspected_too(rig: Rig) -> None:
+    """A table that is cached is small as a file and large in memory: a broadcast is planned for the first batch alone."""
+    environment = use(rig, "shuffled_once_it_is_known_to_be_large")
+    rig.overrides["spec.sparkConf"] = {"spark.sql.autoBroadcastJoinThreshold": "60000"}
+    rig.produce(300)
+    halted = rig.run(environment=environment)
+    assert isinstance(halted, Halted), rig.story()
+    assert "shuffles records that it has joined with other rows" in halted.message
     assert rig.landed() == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from exactlyonce.connectors.files.source_lines import FileVanished
+from exactlyonce.connectors.files.source_lists import ListUnfit
+from exactlyonce.connectors.files.source_plan import FileChanged
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.connectors.kinesis.answers import NotKinesis, SequenceNumberRefused, ShardMissing
@@ -25,8 +28,9 @@ from exactlyonce.reconcile.verdicts import (
     RebuildReason,
 )
 from exactlyonce_spark.batch_settings import LedgerWentBack
+from exactlyonce_spark.connectors.files.source_planner import FilesGone, FilesUnknown
 from exactlyonce_spark.planned import LandingRefused, OriginReplaced, StagedRowsLost
-from exactlyonce_spark.source_check import LeaderChanged, RecordsLost, RecordsReplaced
+from exactlyonce_spark.source_check import LeaderChanged, RecordNotShown, RecordsLost, RecordsReplaced
 from exactlyonce_spark.tasks import SecondTry
 from exactlyonce_spark.witnesses import RowsInDoubt
 from tests.simulation.asked_resets import RESET
@@ -63,6 +67,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     SourceUnreachable: frozenset({"brokers down", *_CUT}),
     LeaderChanged: frozenset({"leader moves", *_CUT}),
     RecordsReplaced: frozenset({"retention", *_CUT}),  # retention may take the record between two questions
+    RecordNotShown: frozenset({"retention", "brokers down", *_CUT}),
     OriginReplaced: frozenset({"re-create"}),
     OffsetChanged: _CUT,
     LedgerUnreachable: _SESSIONS_END,
@@ -106,6 +111,21 @@ ERRORS_OF_KINESIS: dict[type[BaseException], frozenset[str]] = {
     SequenceNumberRefused: frozenset(),
 }
 """The same in a world whose source is a Kinesis stream."""
+
+_LISTS = frozenset({"lose checkpoint", "lose lists", "lose ledger", "tear checkpoint"})
+ERRORS_OF_FOLDERS: dict[type[BaseException], frozenset[str]] = {
+    **ERRORS,
+    StoreUnreachable: ERRORS[StoreUnreachable] | {"brokers down"},  # the source's bucket
+    LogUnreadable: _FILES | {SUCCESSOR},  # which removes superseded generations
+    FileChanged: frozenset({"file changes"}),
+    FileVanished: frozenset({"file vanishes"}),
+    FilesGone: frozenset(
+        {"file vanishes", "restore", SUCCESSOR, "start twice"}
+    ),  # a successor cleans what it has landed
+    FilesUnknown: _LISTS,
+    ListUnfit: frozenset({"tear checkpoint"}),
+}
+"""The same in a world whose source is a folder."""
 
 REBUILDS: dict[RebuildReason, frozenset[str]] = {
     RebuildReason.CHECKPOINT_LOST: frozenset({"lose checkpoint"}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from exactlyonce.api.spec import Delivery
 from exactlyonce.api.status import Phase
@@ -12,6 +11,7 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
 from tests.simulation import adoption, foreign_writer, manifest
 from tests.simulation.asked_resets import RESET
+from tests.simulation.poison import LASTING
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
 from tests.simulation.server import MOST_COMMITS_LOST, Tables
@@ -52,7 +52,7 @@ class Chaos:
         self.reset(world)
         if world.scenario.manifest and dice.random() < 0.1:
             cleaner = world.new_process("cleaner")
-            world.simulation.spawn(cleaner, "cleaner", partial(manifest.remove_orphans, world))
+            world.simulation.spawn(cleaner, "cleaner", world.remove_orphans)
         if world.scenario.manifest:
             self._compact()
 
@@ -62,7 +62,7 @@ class Chaos:
         if world.random.random() < 0.3:
             process = world.new_process(f"compactor {len(world.compactors) + 1}")
             world.compactors.append(process)
-            world.simulation.spawn(process, process.name, partial(manifest.compact, world))
+            world.simulation.spawn(process, process.name, world.compact)
         for process in world.compactors:
             if process.ended or world.random.random() > 0.1:
                 continue
@@ -113,7 +113,7 @@ class Chaos:
         world = self._world
         world.calm = True
         world.suspended = False
-        world.poison_left = 0
+        world.poison_left = LASTING if world.scenario.bisect else 0
         if not world.scenario.can_always_shrink:
             world.most_records = (
                 None  # somebody gives it more memory; otherwise the batches have to become small enough
@@ -289,15 +289,27 @@ class Chaos:
         if may_change and world.strikes("commit changed", 0.05):
             world.commit = Commit.BATCH if world.commit is Commit.PARTITION else Commit.PARTITION
             world.simulation.tell(f"the resource asks for commit: {world.commit}")
-        if world.poison is None and world.strikes("poison", 0.5 if world.scenario.quarantine else 0.2):
-            key = world.random.choice(list(world.topic.ends))
-            world.poison = (key, world.topic.ends[key] + world.random.randint(0, 3))
-            world.poison_left = world.random.randint(1, 5) * (10 if world.scenario.quarantine else 1)
-            world.simulation.tell(f"{world.poison_left} batches fail that read {key} at {world.poison[1]}")
-
+        if not world.poison and world.strikes("poison", 0.5 if world.scenario.quarantine else 0.2):
+            self._poison()
         if world.most_records is None and world.strikes("too large", 0.2):
             world.most_records = world.random.randint(1, 4)
             world.simulation.tell(f"a batch of more than {world.most_records} records needs more memory than there is")
+
+    def _poison(self) -> None:
+        """A record, or with a bisection some of them, will fail each batch that reads it."""
+        world = self._world
+        places = set()
+        for _ in range(world.random.randint(1, 4) if world.scenario.bisect else 1):
+            key = world.random.choice(list(world.topic.ends))
+            places.add((key, world.topic.ends[key] + world.random.randint(0, 8 if world.scenario.bisect else 3)))
+        world.poison = frozenset(places)
+        world.poison_records = frozenset(world.topic.record(*place) for place in places)
+        world.poison_left = world.random.randint(1, 5) * (10 if world.scenario.quarantine else 1)
+        if world.scenario.bisect:
+            world.poison_left = LASTING
+            world.fails_in_company = world.random.random() < 0.1
+        told = ", ".join(f"{key} at {offset}" for key, offset in sorted(places))
+        world.simulation.tell(f"{world.poison_left} batches fail that read {told}")
 
     def _truncate(self, key: Partition) -> None:
         """A replica that lacks the last records is elected; what is produced from then on stands at their offsets."""

@@ -1,41 +1,23 @@
 """An in-memory database with transactions at READ COMMITTED, row locks, eviction, crashes and restores.
 
-It carries out the statements of the ledger's port and of the sink's; the rules about them are the product's own code.
+Its transactions carry out the statements of the ledger's port and of the sink's (memory_transaction.py); the rules about them
+are the product's own code.
 The same behaviour suite runs over it and over Postgres (tests/integration/test_ledger_behaviour.py).
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import Any
+from collections.abc import Collection
 
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, LockHeldByOther
-from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.rows import (
-    BatchRow,
-    BatchStatus,
-    DatabaseIdentity,
-    Excess,
-    FailureRow,
-    FailureStatus,
-    LandedPositions,
-    LedgerView,
-    QueryMark,
-    StreamRow,
-    Ticket,
-)
-from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
-from tests.simulation.server import GONE, Hooks, Key, MemoryDatabase
+from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
+from exactlyonce.ledger.history import RecordedLetter
+from exactlyonce.ledger.letters import LetterKey
+from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
+from tests.simulation.letters import letters_in
+from tests.simulation.memory_transaction import MemoryTransaction, landed_in
+from tests.simulation.server import Hooks, MemoryDatabase
 
 __all__ = ["Hooks", "MemoryDatabase", "MemoryLedger", "MemoryTransaction"]
-
-PATIENCE_LOOKS = 30
-LOCK_TIMEOUT_LOOKS = 400
 
 
 def waits_for_disk(database: MemoryDatabase, lasting: bool) -> bool:
@@ -66,13 +48,27 @@ class MemoryLedger:
         batches = [row for key, row in rows.items() if key[0] == "batch" and key[1] == stream_id and row.batch >= first]
         return LedgerView(
             stream,
-            _landed(rows, stream_id),
+            landed_in(rows, stream_id),
             tuple(sorted(batches, key=lambda row: row.batch)),
-            _landed(rows, stream_id, "retired"),
+            landed_in(rows, stream_id, "retired"),
             rows.get(("query", stream_id)),
             rows.get(("ticket", stream_id)),
             rows.get(("decided", stream_id)),
         )
+
+    def letters_of(
+        self, stream_id: str, keys: Collection[LetterKey], most_bytes: int | None
+    ) -> tuple[RecordedLetter, ...]:
+        """Return the dead letters with these keys; none follows the one that exceeds `most_bytes`."""
+        self.database.hooks.step("read dead letters")
+        if not self.database.up:
+            raise LedgerUnreachable("the database is down")
+        chosen, left = [], most_bytes or 0
+        for letter in letters_in(self.database.tables.rows, stream_id):
+            if letter.row.key in keys and (most_bytes is None or left >= 0):
+                left -= letter.value_bytes or 0
+                chosen.append(letter)
+        return tuple(chosen)
 
     def database_identity(self) -> DatabaseIdentity:
         """Return which database this is."""
@@ -96,7 +92,8 @@ class _Opened:
     def __enter__(self) -> MemoryTransaction:
         database = self._database
         database.hooks.step("begin")
-        self._transaction = MemoryTransaction(database, self._evicting, waits_for_disk(database, self._lasting))
+        lasting = waits_for_disk(database, self._lasting)
+        self._transaction = MemoryTransaction(database, self._evicting, lasting, database.records_set_backs)
         database.begin(self._transaction)
         return self._transaction
 
@@ -123,314 +120,3 @@ class _Opened:
         if fate != "answered":
             raise CommitOutcomeUnknown("the connection was lost during COMMIT")
         database.hooks.step("committed")
-
-
-@dataclass(eq=False)
-class MemoryTransaction:
-    """A `LedgerTransaction`, and the sink's statements beside it."""
-
-    database: MemoryDatabase
-    evicting: bool
-    lasting: bool
-    writes: dict[Key, Any] = field(default_factory=dict)
-    appended: Counter[Hashable] = field(default_factory=Counter)
-    closed: bool = False
-    terminated: bool = False
-
-    def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
-        """Lock the stream's row."""
-        self._step(f"lock stream {lock.value}")
-        self._lock(("stream", stream_id), lock)
-        row: StreamRow | None = self._get(("stream", stream_id))
-        return row
-
-    def insert_stream(self, row: StreamRow) -> bool:
-        """Insert the stream's row unless there is one."""
-        self._step("insert stream")
-        key = ("stream", row.stream_id)
-        self._lock(key, Lock.UPDATE)
-        if self._get(key) is not None:
-            return False
-        self.writes[key] = row
-        return True
-
-    def update_stream(self, row: StreamRow) -> None:
-        """Write the row."""
-        self._step("update stream")
-        self._lock(("stream", row.stream_id), Lock.UPDATE)
-        self.writes[("stream", row.stream_id)] = row
-
-    def write_witness(self, stream_id: str, batch: BatchNumber, tag: int) -> None:
-        """Record that a task wrote its rows in this transaction."""
-        self._step("write witness")
-        self.writes[("witness", stream_id, batch, tag)] = True
-
-    def take_witnesses(self, stream_id: str, batch: BatchNumber) -> frozenset[int]:
-        """Remove the witnesses up to a batch and return the batch's own."""
-        self._step("take witnesses")
-        rows = self._rows()
-        found = [
-            key for key, value in rows.items()
-            if key[0] == "witness" and key[1] == stream_id and key[2] <= batch and value is not GONE
-        ]  # fmt: skip
-        self.writes.update(dict.fromkeys(found, GONE))
-        return frozenset(key[3] for key in found if key[2] == batch)
-
-    def read_positions(self, stream_id: str) -> LandedPositions:
-        """Return where the stream stands."""
-        self._step("read positions")
-        return _landed(self._rows(), stream_id)
-
-    def advance_positions(
-        self,
-        stream_id: str,
-        ranges: Ranges,
-        origin_ids: dict[str, str],
-        fingerprints: Mapping[Partition, Fingerprint] | None = None,
-    ) -> int:
-        """Compare-and-set each partition."""
-        self._step("advance positions")
-        moved = 0
-        for partition, offsets in ranges.items():
-            key = ("position", stream_id, partition)
-            self._lock(key, Lock.UPDATE)
-            known = self._get(key)
-            if known is None and self._get(("retired", stream_id, partition)) is not None:
-                continue
-            topic_id = origin_ids.get(partition.origin, "") if known is None else known[1]
-            if (0 if known is None else known[0]) == offsets.from_offset:
-                self.writes[key] = (offsets.until_offset, topic_id, (fingerprints or {}).get(partition))
-                moved += 1
-        return moved
-
-    def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
-        """Replace all positions; those that are left out are kept as retired."""
-        self._step("set positions")
-        known = {
-            key[2]: value
-            for key, value in self._rows().items()
-            if key[0] in ("position", "retired") and key[1] == stream_id and value is not GONE
-        }
-        for key in list(self.database.tables.rows):
-            if key[0] == "position" and key[1] == stream_id:
-                self.writes[("retired", *key[1:])] = self._get(key)
-                self.writes[key] = GONE
-        for partition, offset in landed.positions.items():
-            topic_id = landed.origin_ids.get(partition.origin, "")
-            before = known.get(partition)
-            if before is not None and (offset < before[0] or topic_id != before[1]):
-                self.writes[("stretch", stream_id, partition)] = self._stretch(stream_id, partition) + 1
-            self.writes[("position", stream_id, partition)] = (offset, topic_id, landed.fingerprints.get(partition))
-            self.writes[("retired", stream_id, partition)] = GONE
-
-    def write_query(self, stream_id: str, query: QueryMark) -> None:
-        """Record what the next driver is started to do."""
-        self._step("write query")
-        self.writes[("query", stream_id)] = query
-
-    def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn."""
-        self._step("read ticket")
-        ticket: Ticket | None = self._get(("ticket", stream_id))
-        return ticket
-
-    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
-        """Record the ticket of an epoch."""
-        self._step("write ticket")
-        self.writes[("ticket", stream_id)] = ticket
-
-    def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
-        """Return one batch's row."""
-        self._step("read batch")
-        row: BatchRow | None = self._get(("batch", stream_id, batch))
-        return row
-
-    def read_batches_after(self, stream_id: str, batch: BatchNumber | None) -> tuple[BatchRow, ...]:
-        """Return the row of the batch given and of all later ones."""
-        self._step("read batches")
-        rows = self._rows()
-        found = [row for key, row in rows.items() if key[:2] == ("batch", stream_id) and row is not GONE]
-        return tuple(sorted((row for row in found if row.batch >= (batch or 0)), key=lambda row: row.batch))
-
-    def write_batch(self, stream_id: str, row: BatchRow) -> None:
-        """Insert or replace one batch's row."""
-        self._step("write batch")
-        self.writes[("batch", stream_id, row.batch)] = row
-
-    def write_committable(self, stream_id: str, batch: BatchNumber, committable: str) -> None:
-        """Record what becomes visible by this transaction."""
-        self._step("write committable")
-        before = self._get(("committable", stream_id, batch))
-        self.writes[("committable", stream_id, batch)] = committable
-        self.appended.update(self.database.rows_of(committable))
-        if before is not None:
-            self.appended.subtract(self.database.rows_of(before))
-
-    def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
-        """Return what each batch has made visible."""
-        self._step("read committables")
-        found = {key[2]: text for key, text in self._rows().items() if key[:2] == ("committable", stream_id)}
-        return {batch: text for batch, text in sorted(found.items()) if text is not GONE}
-
-    def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
-        """Record what is to be committed of the stream's decided batch."""
-        self._step("write decided")
-        self.writes[("decided", stream_id)] = GONE if decided is None else decided
-
-    def read_decided(self, stream_id: str) -> DecidedBatch | None:
-        """Return the stream's decided batch."""
-        self._step("read decided")
-        decided: DecidedBatch | None = self._get(("decided", stream_id))
-        return decided
-
-    def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
-        """Mark every later batch that has not landed, and what failed of it."""
-        first = -1 if after is None else after
-        for key, row in list(self._rows().items()):
-            if key[:2] == ("failure", stream_id) and row.batch > first and row.status is FailureStatus.OPEN:
-                self.writes[key] = replace(row, status=FailureStatus.SUPERSEDED)
-        for row in self.read_batches_after(stream_id, BatchNumber(-1 if after is None else after)):
-            if row.batch > (-1 if after is None else after) and not row.status.landed:
-                self.writes[("batch", stream_id, row.batch)] = replace(row, status=BatchStatus.SUPERSEDED)
-
-    def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:
-        """Record failed ranges; what is given up of one stretch of a partition never overlaps."""
-        self._step("write failures")
-        for failure in failures:
-            key = ("failure", stream_id, failure.batch, failure.partition, failure.from_offset)
-            given_up = ("given up", *key[1:])
-            self.writes[key] = failure
-            self.writes[given_up] = GONE
-            if failure.passed_over:
-                mine = (self._stretch(stream_id, failure.partition), failure.from_offset, failure.until_offset)
-                self._require_no_overlap(stream_id, failure.partition, mine)
-                self.writes[given_up] = mine
-
-    def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
-        """Return the failed ranges with this status."""
-        self._step("read failures")
-        rows = [row for key, row in self._rows().items() if key[:2] == ("failure", stream_id) and row is not GONE]
-        found = (row for row in rows if row.status is status)
-        return tuple(sorted(found, key=lambda row: (row.batch, row.partition, row.from_offset)))
-
-    def settle_failures(self, stream_id: str, batch: BatchNumber, status: FailureStatus) -> None:
-        """Give every open failure of the batch this status."""
-        self._step("settle failures")
-        for key, row in list(self._rows().items()):
-            if key[:3] == ("failure", stream_id, batch) and row is not GONE and row.status is FailureStatus.OPEN:
-                self.writes[key] = replace(row, status=status)
-
-    def delete_batches(self, stream_id: str, excess: Excess, fewest: int, most: int) -> int:
-        """Delete batches that are not kept. No time passes here: every row is a moment old."""
-        self._step("delete batches")
-        stream = self._get(("stream", stream_id))
-        if stream is None:
-            return 0
-        landed_batch = stream.landed_batch
-        rows = self.read_batches_after(stream_id, None)
-        kept = [row.batch for row in rows if row.status is BatchStatus.LANDED]
-        if len(kept) < fewest:
-            return 0
-        oldest = [
-            row.batch for row in rows
-            if row.status in excess.statuses and row.batch < min(landed_batch, kept[-fewest])
-        ][:most]  # fmt: skip
-        before = -1 if excess.before is None else excess.before
-        gone = [batch for batch in oldest if batch < before or excess.age <= timedelta(0)]
-        for row in rows:
-            if row.batch in gone:
-                self.writes[("batch", stream_id, row.batch)] = GONE
-                self.writes[("expired batch", stream_id, row.batch)] = row  # for the oracle alone
-        return len(gone)
-
-    def delete_failures(self, stream_id: str, status: FailureStatus, age: timedelta, most: int) -> int:
-        """Delete failures with this status; every row is a moment old."""
-        self._step("delete failures")
-        stream = self._get(("stream", stream_id))
-        if stream is None:
-            return 0
-        landed_batch = stream.landed_batch
-        known = self._rows()
-        found = [
-            key for key, row in known.items()
-            if key[:2] == ("failure", stream_id) and row is not GONE and row.status is status and row.batch < landed_batch
-        ]  # fmt: skip
-        gone = sorted(found, key=lambda key: key[2])[:most] if age <= timedelta(0) else []
-        for key in gone:
-            self.writes.update({key: GONE, ("given up", *key[1:]): GONE})
-        return len(gone)
-
-    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
-        """The simulation's records are all well-formed."""
-        self._step("delete dead letters")
-        return 0
-
-    def append(self, rows: Sequence[Hashable]) -> int:
-        """Write rows to the target table."""
-        self._step("write rows")
-        self.appended.update(rows)
-        return len(rows)
-
-    def _stretch(self, stream_id: str, partition: Partition) -> int:
-        """How often a partition's records began to be read again."""
-        return int(self._get(("stretch", stream_id, partition)) or 0)
-
-    def _require_no_overlap(self, stream_id: str, partition: Partition, range_: tuple[int, int, int]) -> None:
-        stretch, begin, end = range_
-        for key, value in self._rows().items():
-            if key[0] == "given up" and (key[1], key[3]) == (stream_id, partition) and value is not GONE:
-                other_stretch, other_begin, other_end = value
-                if stretch == other_stretch and begin < other_end and other_begin < end:
-                    raise LedgerRefused(f"{partition} [{begin}, {end}) overlaps what was given up before")
-
-    def _step(self, label: str) -> None:
-        self.database.hooks.step(label)
-        self._require_alive()
-
-    def _require_alive(self) -> None:
-        if self.terminated:
-            raise LedgerUnreachable("the session was ended by the server")
-
-    def _rows(self) -> Mapping[Key, Any]:
-        """The rows as this transaction sees them; what it has deleted is GONE."""
-        return {**self.database.tables.rows, **self.writes} if self.writes else self.database.tables.rows
-
-    def _get(self, key: Key) -> Any:
-        value = self.writes.get(key, self.database.tables.rows.get(key))
-        return None if value is GONE else value
-
-    def _lock(self, resource: Key, lock: Lock) -> None:
-        """Wait until the lock can be had; evict holders when patience runs out, give up when the timeout does."""
-        database = self.database
-        looks = 0
-
-        def may_go() -> bool:
-            nonlocal looks
-            looks += 1
-            if self.terminated or database.can_lock(resource, lock, self) or looks > LOCK_TIMEOUT_LOOKS:
-                return True
-            if self.evicting and looks > PATIENCE_LOOKS:
-                for holder in database.holders(resource, self):
-                    database.terminate(holder)
-                return True
-            return False
-
-        if not database.can_lock(resource, lock, self):
-            database.hooks.wait(f"lock on {resource}", may_go)
-            self._require_alive()
-            if not database.can_lock(resource, lock, self):
-                raise LockHeldByOther("the row is locked by another session")
-        database.take_lock(resource, lock, self)
-
-
-def _landed(rows: Mapping[Key, Any], stream_id: str, kind: str = "position") -> LandedPositions:
-    positions: dict[Partition, int] = {}
-    origin_ids: dict[str, str] = {}
-    fingerprints: dict[Partition, Fingerprint] = {}
-    for key, value in rows.items():
-        if key[0] == kind and key[1] == stream_id and value is not GONE:
-            positions[key[2]] = value[0]
-            origin_ids[key[2].origin] = value[1]
-            if value[2] is not None:
-                fingerprints[key[2]] = value[2]
-    return LandedPositions(Positions(positions), origin_ids, fingerprints)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 
+from tests.simulation.folder_world import FolderWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
@@ -20,7 +21,7 @@ from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
 KINDS = (
-    *(SimulatedWorld, LogWorld, ManifestLogWorld, KinesisWorld),
+    *(SimulatedWorld, LogWorld, ManifestLogWorld, KinesisWorld, FolderWorld),
     *(TwoPhaseWorld, TwoPhaseLogWorld, SharedLabelsWorld, StagedWorld),
 )
 SEEDS = range(2)

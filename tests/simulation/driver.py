@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import functools
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.positions.ranges import Epoch
+from exactlyonce.positions.ranges import Epoch, Ranges
+from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
+from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.left_out import left_out_of_decided
 from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.old_generations import remove_superseded
 from exactlyonce_spark.planned import PlannedBatch
 from exactlyonce_spark.target import ManifestTarget, Target, TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsAgain, RowsNotThere, finish_decided
+from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.launcher import Driver
-from tests.simulation.manifest import target_of
+from tests.simulation.poison import failing_records
 from tests.simulation.resource import KEEPS_NO_GENERATION, KEEPS_NOTHING, STREAM_ID, RequestedSpec
 from tests.simulation.scheduler import Process
 from tests.simulation.spark import Query
-from tests.simulation.spark_errors import BatchTooLarge, PoisonRecord
+from tests.simulation.spark_errors import BatchTooLarge, PoisonRecord, SparkFailed
 from tests.simulation.state import StateMissing
 
 if TYPE_CHECKING:
@@ -41,7 +46,15 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
     """Claim, take the path from the ledger, run the query."""
     ledger = world.ledger()
     try:
-        permit, row = claim_epoch(ledger, STREAM_ID, attempt, driver.process.name, orders.ticket)
+        permit, row = claim_epoch(
+            ledger,
+            STREAM_ID,
+            attempt,
+            driver.process.name,
+            orders.ticket,
+            orders.checkpoint_path,
+            world.sink_of_drivers,
+        )
         assert row.checkpoint_path is not None
         _note_writer(world, driver.process, row.checkpoint_path)
         world.delivery_of[driver.process] = requested.delivery
@@ -51,14 +64,18 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
             small_batch_records=1000 if world.scenario.small_batches else 0,
             positions_count_records=world.positions_count_records,
             quarantine=orders.quarantine,
+            dead_letters=world.keeps_letters,
         )
         target: Target | ManifestTarget | TwoPhaseTarget = world.target(attempt)
         if world.scenario.manifest:
-            target = target_of(world, row)
+            target = world.manifest_target(row)
             recover_manifests(ledger, permit, target)
         if isinstance(target, TwoPhaseTarget):
-            again = RowsAgain(world.source_check(), functools.partial(world.run_again, driver.process))
+            again = RowsAgain(world.source_check(), functools.partial(_run_again, world, driver, ledger, permit))
             finish_decided(ledger, permit, target, again)
+        is_to_end = world.draining or attempt in world.drained
+        left_out = failing_records(world, ledger, permit, target, orders.quarantine, is_to_end)
+        settings = replace(settings, left_out=left_out)
         loop = BatchLoop(ledger, permit, target, world.source_check(), settings)
         query = world.query_type(
             world,
@@ -70,18 +87,29 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
             lambda: _keep_house(world, ledger, permit),
             orders.limit,
         )
+        query.left_out = left_out
         driver.words = _run(world, driver, ledger, permit, loop, query)
     except Fenced as problem:
-        driver.problem, driver.words = problem, LastWords(Ending.FENCED, str(problem))
-    except (StateMissing, LogUnfit, FilesLost, LoadsInDoubt, RowsNotThere) as problem:
+        driver.problem, driver.words = problem, LastMessage(Ending.FENCED, str(problem))
+    except (
+        StateMissing, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded
+    ) as problem:  # fmt: skip
         # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
         # is refused of the sink's folder.
-        driver.problem, driver.words = problem, LastWords(Ending.REFUSED, str(problem))
+        driver.problem, driver.words = problem, LastMessage(Ending.REFUSED, str(problem))
     except ExactlyOnceError as problem:
         driver.problem = problem
-        driver.words = LastWords(Ending.FAILED, f"{type(problem).__name__}: {problem}")
+        ending = Ending.REFUSED if isinstance(problem, world.refused) else Ending.FAILED
+        driver.words = LastMessage(ending, f"{type(problem).__name__}: {problem}")
     except Exception as problem:  # what a query fails with is the driver's last message
-        driver.problem, driver.words = problem, LastWords(Ending.FAILED, repr(problem))
+        driver.problem, driver.words = problem, LastMessage(Ending.FAILED, repr(problem))
+
+
+def _run_again(
+    world: SimulatedWorld, driver: Driver, ledger: Ledger, permit: Permit, ranges: Ranges, job: tasks.Job
+) -> list[tasks.TaskReport]:
+    """Run a job over rows that the sink has aborted, without the records that the decided batch was to land without."""
+    return world.run_again(driver.process, left_out_of_decided(ledger, permit), ranges, job)
 
 
 def _keep_house(world: SimulatedWorld, ledger: Ledger, permit: Permit) -> None:
@@ -93,23 +121,30 @@ def _keep_house(world: SimulatedWorld, ledger: Ledger, permit: Permit) -> None:
 
 def _run(
     world: SimulatedWorld, driver: Driver, ledger: Ledger, permit: Permit, loop: BatchLoop, query: Query
-) -> LastWords:
+) -> LastMessage:
     """Run the query; a batch that fails is recorded as failed, where that is still possible."""
     try:
         query.run()
-    except PoisonRecord as problem:
+    except BatchTooLarge as problem:
+        planned = _record_failure(world, ledger, permit, loop, problem)
+        driver.problem = problem
+        return LastMessage(
+            Ending.BATCH_FAILED, str(problem), planned.number, planned.ranges.to_json(), is_too_large(problem)
+        )
+    except SparkFailed as problem:
+        if not _is_poison(world, problem):
+            raise
         planned = _record_failure(world, ledger, permit, loop, problem)
         if not world.scenario.quarantine:
             raise
         driver.problem = problem
-        return LastWords(Ending.BATCH_FAILED, str(problem), planned.number, planned.ranges.to_json())
-    except BatchTooLarge as problem:
-        planned = _record_failure(world, ledger, permit, loop, problem)
-        driver.problem = problem
-        return LastWords(
-            Ending.BATCH_FAILED, str(problem), planned.number, planned.ranges.to_json(), is_too_large(problem)
-        )
-    return LastWords(Ending.DRAINED, "drained")
+        return LastMessage(Ending.BATCH_FAILED, str(problem), planned.number, planned.ranges.to_json())
+    return LastMessage(Ending.DRAINED, "drained")
+
+
+def _is_poison(world: SimulatedWorld, problem: SparkFailed) -> bool:
+    """Whether a record has failed the batch, in the driver itself; or in a task, where a stream continues without it alone."""
+    return isinstance(problem, PoisonRecord) or (world.scenario.bisect and isinstance(problem.__cause__, PoisonRecord))
 
 
 def _record_failure(

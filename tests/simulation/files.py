@@ -58,7 +58,7 @@ class MemoryStore:
         prefix = f"{folder}/" if folder else ""
         return {path[len(prefix) :]: len(content) for path, content in self.files.items() if path.startswith(prefix)}
 
-    def entries(self, folder: str) -> Iterator[Entry]:
+    def entries(self, folder: str, is_enough: Callable[[], bool] = lambda: False) -> Iterator[Entry]:
         """Yield the entries of a folder."""
         yield from self.list(folder)
 

@@ -271,6 +271,7 @@ class KinesisWorld(SimulatedWorld):
             delivery=Delivery.EXACTLY_ONCE,
             commit=Commit.BATCH,
             stateful=False,
+            bisect=False,  # refused: its positions count no records
             manifest=into_files,
             hazards=(scenario.hazards - _NOT_WITH_SHARDS) | own,
         )

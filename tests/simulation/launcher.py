@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import StreamStatus
-from exactlyonce.launch.last_words import LastWords
+from exactlyonce.launch.last_message import LastMessage
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.loop import StatusConflict
@@ -54,7 +54,7 @@ class Driver:
     process: Process
     began: int
     given_up: bool = False
-    words: LastWords | None = None
+    words: LastMessage | None = None
     problem: BaseException | None = None
 
     @property

@@ -152,6 +152,8 @@ def _row_of(key: Key, value: Any) -> list[tuple[RowKey, Any]]:
         case Table.POSITION | Table.RETIRED:
             row = (value.offset, value.origin_id, value.fingerprint)
             return [((str(table), stream_id, Partition(*rest)), row)]  # type: ignore[arg-type] # as it was rendered
+        case Table.REPLAYED:
+            return [((str(table), stream_id, *rest), value)]
         case Table.BATCH | Table.FAILURE:
             return [((str(table), stream_id, *rest), value.row)]
         case Table.STRETCH | Table.COMMITTABLE | Table.ARCHIVE:

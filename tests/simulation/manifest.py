@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, FolderStore
 from exactlyonce.connectors.files import orphans, spark_log
 from exactlyonce.connectors.files.compaction import Compaction
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.orphans import REPLACED_KEPT_SECONDS
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
 from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother, Tenant
@@ -46,6 +46,7 @@ class Output(MemoryStore):
         self.fate: Callable[[], str] = lambda: "answered"
         self.under_way: list[Callable[[], object]] = []
         self.seen: Counter[Hashable] = Counter()
+        self.batches_when_seen: dict[str, int] = {}
 
     def write(self, path: str, rows: tuple[Hashable, ...]) -> DataFile:
         """Write a data file."""
@@ -57,12 +58,12 @@ class Output(MemoryStore):
     def create(self, path: str, content: bytes) -> Any:
         """Create a file; readers look whenever Spark's log has changed."""
         self._step(f"create {path}")
-        return self._asked(lambda: self._created(path, content), f"create of {path}")
+        return self.request(lambda: self._created(path, content), f"create of {path}")
 
     def replace(self, path: str, expected: bytes, content: bytes) -> bool:
         """Replace a file; readers look."""
         self._step(f"replace {path}")
-        replaced: bool = self._asked(lambda: self._replaced(path, expected, content), f"replacement of {path}")
+        replaced: bool = self.request(lambda: self._replaced(path, expected, content), f"replacement of {path}")
         return replaced
 
     def settle(self, request: Callable[[], object], *, apply: bool) -> None:
@@ -71,11 +72,16 @@ class Output(MemoryStore):
         if apply:
             request()
 
-    def _asked(self, request: Callable[[], Any], what: str) -> Any:
+    def request(self, made: Callable[[], Any], what: str) -> Any:
+        """Return what a request answers, if it is answered.
+
+        Raises:
+            StoreUnreachable: if not; it may have been applied, or may be at any later time.
+        """
         fate = self.fate()
         if fate == "late":
-            self.under_way.append(request)
-        outcome = request() if fate in ("answered", "applied") else None
+            self.under_way.append(made)
+        outcome = made() if fate in ("answered", "applied") else None
         if fate != "answered":
             raise StoreUnreachable(f"no answer to the {what}")
         return outcome
@@ -100,10 +106,13 @@ class Output(MemoryStore):
         super().delete(paths)
         self.shown()
 
+    def named(self, committable: str) -> tuple[str, ...]:
+        """Return the paths of the files that a committable names."""
+        return tuple(file.path for file in Manifest.from_json(BatchNumber(0), committable).files)
+
     def counted(self, committable: str) -> tuple[Hashable, ...]:
         """Return the rows of the files that a committable names."""
-        manifest = Manifest.from_json(BatchNumber(0), committable)
-        return tuple(row for file in manifest.files for row in self.rows[file.path])
+        return tuple(row for path in self.named(committable) for row in self.rows[path])
 
     def visible(self) -> Counter[Hashable]:
         """Return what Spark reads by its log; a file that is gone has no rows. Without a log it reads all files that are there.
@@ -132,9 +141,11 @@ class Writer:
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def write(self, write: Write, rows: Callable[[], list[Hashable]]) -> WrittenFiles:
-        """Write the rows of a batch."""
-        found = rows()
+    def write(
+        self, write: Write | ReplayWrite, rows: Callable[[], Sequence[Hashable]] | Sequence[Hashable]
+    ) -> WrittenFiles:
+        """Write the rows of a batch, or of a chunk of a replay."""
+        found = rows() if callable(rows) else rows
         pieces = [tuple(found[first : first + 3]) for first in range(0, len(found), 3)]
         files = [self._output.write(f"{write.name}-part-{at}", piece) for at, piece in enumerate(pieces)]
         return WrittenFiles(tuple(files), len(found))
@@ -163,6 +174,7 @@ def note_what_is_shown(world: SimulatedWorld) -> None:
     """Readers never see a row that the ledger does not count, or did not before it was restored; and what they saw stays."""
     if world.journal.has_struck({"restore"}):
         return
+    _note_what_is_not_taken_over(world)
     visible = world.output.visible()
     too_many = visible - world.database.tables.target
     if too_many:
@@ -176,11 +188,25 @@ def note_what_is_shown(world: SimulatedWorld) -> None:
         world.wrong.append(f"counted and removed: {lost}")
 
 
+def not_taken_over(world: SimulatedWorld) -> Counter[Hashable]:
+    """Return the rows that replays have landed, and that Spark's log shows with the next batch that lands."""
+    texts = [text for key, text in world.database.tables.rows.items() if key[0] == "replayed"]
+    return Counter(row for text in texts for row in world.output.counted(text))
+
+
+def _note_what_is_not_taken_over(world: SimulatedWorld) -> None:
+    """What a replay has landed is in the next batch that lands, so that readers of Spark's log come to see it."""
+    rows = world.database.tables.rows
+    batches = sum(key[0] == "committable" for key in rows)
+    for name in [key[2] for key in rows if key[0] == "replayed"]:
+        if batches > world.output.batches_when_seen.setdefault(name, batches):
+            world.wrong.append(f"landed by a replay, and a later batch has not taken it over: {name}")
+
+
 def files_lost(world: SimulatedWorld) -> list[str]:
     """Return the files that the ledger names and that are not there."""
-    texts = [text for key, text in world.database.tables.rows.items() if key[0] == "committable"]
-    named = [file.path for text in texts for file in Manifest.from_json(BatchNumber(0), text).files]
-    return [path for path in named if path not in world.output.files]
+    texts = [text for key, text in world.database.tables.rows.items() if key[0] in ("committable", "replayed")]
+    return [path for text in texts for path in world.output.named(text) if path not in world.output.files]
 
 
 def remove_orphans(world: SimulatedWorld) -> None:

@@ -34,7 +34,9 @@ class ManifestLogDatabase(LogDatabase):
             return
         texts = self._latest_texts(found)
         self.tables.rows |= {("committable", STREAM_ID, batch): text for batch, text in texts.items()}
-        target: Counter[Hashable] = Counter(row for text in texts.values() for row in self.rows_of(text))
+        replayed = [text for key, text in found.items() if key.table is Table.REPLAYED]
+        counted = (*texts.values(), *replayed)
+        target: Counter[Hashable] = Counter(row for text in counted for row in self.rows_of(text))
         for row in (target - self.tables.target).elements():
             keyed.write(self.tables.by_key, row, self.how_keyed)
         self.tables.target = target

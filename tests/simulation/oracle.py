@@ -10,39 +10,39 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 
 from exactlyonce.api.spec import Delivery
-from exactlyonce.api.status import Phase
-from exactlyonce.launch.last_words import Ending
-from exactlyonce.ledger.held import HELD
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
-from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
+from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.positions.ranges import Partition, Positions
 from tests.simulation import former_life, manifest
 from tests.simulation.adoption import DROPPED, adopts, wrong_after_adoption
 from tests.simulation.answered_doubt import answers
 from tests.simulation.chaos import Chaos
+from tests.simulation.claims import (
+    first_positions,
+    is_halted,
+    records_passed,
+    standing,
+    taken_rows,
+)
+from tests.simulation.folder_chaos import FolderChaos, mends
+from tests.simulation.folder_world import FolderWorld
+from tests.simulation.given_up import check_given_up, records_given_up, stood_elsewhere
 from tests.simulation.keyed import HowKeyed, expected
 from tests.simulation.kinesis_chaos import KinesisChaos
 from tests.simulation.kinesis_world import KinesisWorld
-from tests.simulation.launcher import Driver
-from tests.simulation.new_start import first_batch, starts_over
+from tests.simulation.new_start import starts_over
 from tests.simulation.reasons import explains_halt, unexplained
 from tests.simulation.repeatable import repeatable
-from tests.simulation.resets import asks, note_commit, withdraws, wrong_with_kept
-from tests.simulation.resource import STREAM_ID
+from tests.simulation.resets import asks, note_commit, withdraws
 from tests.simulation.scenario import Scenario
+from tests.simulation.violations import Broken, Violation
 from tests.simulation.world import SimulatedWorld
+
+__all__ = ["Broken", "Violation", "check", "run_seed"]
 
 TAIL = 120
 MOST_STEPS = 40_000
 MOST_ATTEMPTS = 1500
 """Two operators that both act for long make some hundred. Each may add a generation, which makes the next attempt slower."""
-
-
-class Violation(AssertionError):
-    """A record was lost or doubled, or the stream did not come to an end that is right."""
-
-
-class Broken(Exception):
-    """The code that ran is no protocol at all: a call that does not fit what it calls. No mutation may be found by that."""
 
 
 def run_seed(
@@ -85,7 +85,7 @@ def _causes_of(problem: BaseException | None) -> Iterator[BaseException]:
 
 
 def _run(world: SimulatedWorld) -> None:
-    chaos = KinesisChaos(world) if isinstance(world, KinesisWorld) else Chaos(world)
+    chaos = _chaos_of(world)
     chaos.reset = asks
     for number in range(world.scenario.operators):
         world.start_operator(f"operator {number + 1}")
@@ -119,6 +119,12 @@ def _run(world: SimulatedWorld) -> None:
     raise Violation(f"not at an end after {MOST_STEPS} steps")
 
 
+def _chaos_of(world: SimulatedWorld) -> Chaos:
+    if isinstance(world, FolderWorld):
+        return FolderChaos(world)
+    return KinesisChaos(world) if isinstance(world, KinesisWorld) else Chaos(world)
+
+
 def _require_few_attempts(world: SimulatedWorld) -> None:
     attempts = len(world.journal.attempts)
     if attempts > MOST_ATTEMPTS:
@@ -127,9 +133,11 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
 
 def _is_over(world: SimulatedWorld) -> bool:
     """Whether nothing more is to come, once nobody can continue."""
-    if _halted(world) and (starts_over(world) or adopts(world) or answers(world) or withdraws(world)):
+    if is_halted(world) and isinstance(world, FolderWorld) and mends(world):
         return False
-    return world.draining or _halted(world)
+    if is_halted(world) and (starts_over(world) or adopts(world) or answers(world) or withdraws(world)):
+        return False
+    return world.draining or is_halted(world)
 
 
 def check(world: SimulatedWorld) -> None:
@@ -145,11 +153,11 @@ def check(world: SimulatedWorld) -> None:
 def _check_life(world: SimulatedWorld) -> None:
     """Check a stream that has a ledger: everything since it started, or since a person started it over."""
     counts = world.database.tables.target
-    given_up = _given_up(world)
-    _check_given_up(world, given_up)
-    landed = _landed(world)
-    expected_all = not _halted(world)
-    in_doubt = world.in_doubt() if _halted(world) else set()
+    given_up = records_given_up(world)
+    check_given_up(world, given_up)
+    landed = records_passed(world)
+    expected_all = not is_halted(world)
+    in_doubt = world.in_doubt() if is_halted(world) else set()
     for key, end in world.topic.ends.items():
         upto = end if expected_all else landed.get(key, 0)
         for offset in range(upto):
@@ -161,19 +169,20 @@ def _check_life(world: SimulatedWorld) -> None:
             _check_record(world, record, counts, record in given_up, key)
     _check_shown(world, counts)
     _check_by_key(world, counts)
-    stands = _stands(world)
+    stands = standing(world)
     unknown = [record for record in counts if not _is_known(world, record, stands)]
     if unknown:
         raise Violation(f"rows beyond what landed: {unknown}")
     if world.stateful:
         _check_emitted(world, counts)
-    if _halted(world) and not explains_halt(world):
+    if is_halted(world) and not explains_halt(world):
         raise Violation(f"halted without a reason: {world.statuses.status.message}")
     limit = world.statuses.status.batch_limit
     if (
-        not _halted(world)
+        not is_halted(world)
+        and not world.edited  # the limit goes by what the ledger says, as it was edited
         and limit is not None
-        and Positions(_stands(world)).have_reached(Positions.from_json(limit.until))
+        and Positions(standing(world)).have_reached(Positions.from_json(limit.until))
     ):
         raise Violation(f"what was too large has landed, and {limit} still holds")
     without_reason = unexplained(world)
@@ -183,22 +192,23 @@ def _check_life(world: SimulatedWorld) -> None:
 
 def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     """A stream that continues has shown its readers all that has landed; one that halted shows the rest when it continues."""
-    if world.scenario.manifest and not _halted(world) and world.output.visible() != counts:
-        raise Violation(f"readers do not see what has landed: {world.output.visible()} and not {counts}")
+    visible = world.output.visible() if world.scenario.manifest else Counter()
+    if world.scenario.manifest and not is_halted(world) and visible + manifest.not_taken_over(world) != counts:
+        raise Violation(f"readers do not see what has landed: {visible} and not {counts}")
     if world.scenario.manifest and manifest.files_lost(world) and not world.journal.has_struck({"restore"}):
         raise Violation(f"files that count are gone: {manifest.files_lost(world)}")
 
 
 def _check_lost_ledger(world: SimulatedWorld) -> None:
     """Nothing says any more how far the stream came: it has to halt; that nothing was doubled is checked at each commit."""
-    if not _halted(world) or not explains_halt(world):
+    if not is_halted(world) or not explains_halt(world):
         raise Violation(f"the ledger was lost and the stream continued: {world.statuses.status.message}")
 
 
 def _check_dropped_ledger(world: SimulatedWorld) -> None:
-    if _halted(world) and not explains_halt(world):
+    if is_halted(world) and not explains_halt(world):
         raise Violation(f"halted without a reason: {world.statuses.status.message}")
-    found = [wrong] if (wrong := wrong_after_adoption(world, halted=_halted(world))) else unexplained(world)
+    found = [wrong] if (wrong := wrong_after_adoption(world, halted=is_halted(world))) else unexplained(world)
     if found:
         raise Violation("; ".join(found))
 
@@ -229,7 +239,7 @@ def _check_by_key(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
         if how is HowKeyed.ADDS:
             return  # whoever adds needs each record once
         lost = Delivery.AT_MOST_ONCE in world.deliveries  # what was to be written once more, after older values, may be
-        if how is HowKeyed.OVERWRITES and (lost or _halted(world)):
+        if how is HowKeyed.OVERWRITES and (lost or is_halted(world)):
             return  # a batch that is written again puts older values first, and the stream halted before it wrote the rest
     held = world.database.tables.by_key
     wrong = {key: (held.get(key), value) for key, value in expected(counts, how).items() if held.get(key) != value}
@@ -261,7 +271,7 @@ def _check_emitted(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     landed = [
         row for key, row in rows.items() if key[0] in ("batch", "expired batch") and row.status is BatchStatus.LANDED
     ]
-    first = _first_positions(world)
+    first = first_positions(world)
     for row in sorted(landed, key=lambda row: row.batch):
         # Counted by the world's own offsets: everything from the start of each partition to where the batch ends.
         total = sum(end - first.get(key, 0) for key, end in row.ranges.ends.items())
@@ -279,156 +289,6 @@ def _is_emitted_by(record: Hashable, batch: int) -> bool:
     return isinstance(record, tuple) and record[:2] == ("emitted", batch)
 
 
-def _given_up(world: SimulatedWorld) -> set[Hashable]:
-    """Records that the stream has not read: ranges that it says it lost, and what was before it began in a partition."""
-    lost = {record for row in _lost_rows(world) for record in _records_of(world, row)} | _quarantined(world)
-    if _halted(world):
-        taken = [(key, span) for row in _taken_rows(world) for key, span in row.ranges.items()]
-        lost |= {record for key, span in taken for record in _records_in(world, key, span)}
-    start = _first_positions(world)
-    before = {world.topic.record(key, offset) for key, until in start.items() for offset in range(until)}
-    return (
-        lost
-        | (before - world.asked.again)
-        | {record for record in world.never_asked() if not world.database.tables.target[record]}
-    )
-
-
-def _check_given_up(world: SimulatedWorld, given_up: set[Hashable]) -> None:
-    """Nothing is given up but what retention took; with AtMostOnce also one batch each time that a driver ended badly."""
-    _check_quarantined(world)
-    gone = (
-        world.taken
-        | set(world.life_before or ())
-        | world.skipped_by_start()
-        | _quarantined(world)
-        | world.asked.skipped
-    )
-    certain = {record for record in given_up - gone if Delivery.AT_MOST_ONCE not in world.deliveries_of(record)}
-    there = {record for record in certain if not _stood_elsewhere(world, record)}
-    if there:
-        raise Violation(f"given up, and it was there to be read: {sorted(there, key=str)}")
-    if Delivery.AT_MOST_ONCE not in world.deliveries:
-        return
-    # A batch from which retention took records while it was read is told as lost in whole: it may not be read again.
-    by_retention = {row.batch for row in _lost_rows(world) if _records_of(world, row) & world.taken}
-    by_crash = [row for row in _lost_rows(world) if row.batch not in by_retention]
-    ended_badly = [drivers for drivers in world.drivers.values() if not any(_drained(driver) for driver in drivers)]
-    restored = sum(
-        fault.kind == "restore" for fault in world.journal.faults
-    )  # each may take how the latest batch ended
-    if len({row.batch for row in by_crash}) > len(ended_badly) + restored:
-        raise Violation(
-            f"{by_crash} are lost, {len(ended_badly)} drivers ended badly and the database was set back {restored} times"
-        )
-    if any(row.until_offset - row.from_offset > world.batch_records for row in by_crash):
-        raise Violation(f"more than a batch of {world.batch_records} a partition is given up: {by_crash}")
-
-
-def _quarantined(world: SimulatedWorld) -> set[Hashable]:
-    """Records that the stream has continued after, and keeps among its failures; not those that a replay has landed."""
-    return {record for status in HELD for row in _rows_of(world, status) for record in _records_of(world, row)}
-
-
-def _check_quarantined(world: SimulatedWorld) -> None:
-    """Only what the resource asks for is quarantined: a batch that reads the poison record, or in which drivers died."""
-    if wrong := wrong_with_kept(world):
-        raise Violation(wrong)
-    rows = [
-        row
-        for status in (*HELD, FailureStatus.REPLAYED)
-        for row in _rows_of(world, status)
-        if not _records_of(world, row) <= world.asked.kept
-    ]
-    if rows and not world.scenario.quarantine:
-        raise Violation(f"quarantined, and nobody asked for that: {rows}")
-    _check_none_landed(world)
-    if world.journal.has_struck({"kill driver", "strike at commit", "freeze driver", "lose driver", "too large"}):
-        return
-    for row in rows:
-        batch = world.database.tables.rows["batch", STREAM_ID, row.batch]
-        partition, offset = world.poison or (None, 0)
-        read = batch.ranges.get(partition) if partition is not None else None
-        if read is None or not read.from_offset <= offset < read.until_offset:
-            raise Violation(f"batch {row.batch} is quarantined and has no record that fails it: {batch}")
-
-
-def _check_none_landed(world: SimulatedWorld) -> None:
-    """What is in quarantine may be replayed: no record of it has landed, in whatever life of the stream it was quarantined."""
-    rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
-    for row in rows:
-        records = _records_of(world, row) if row.status in HELD else ()
-        landed = {
-            record for record in records
-            if world.database.tables.target[record] and world.deliveries_of(record) == {Delivery.EXACTLY_ONCE}
-        }  # fmt: skip
-        if landed:
-            raise Violation(f"in quarantine, from where it may be replayed, and landed: {sorted(landed, key=str)}")
-
-
-def _stood_elsewhere(world: SimulatedWorld, record: Hashable) -> bool:
-    """Whether retention had taken another record, which stood where this one stands since the topic was recreated."""
-    assert isinstance(record, tuple)
-    _, partition, offset = record
-    taken = {other[1:] for other in world.taken if isinstance(other, tuple)}
-    return (partition, offset) in taken
-
-
-def _drained(driver: Driver) -> bool:
-    return driver.words is not None and driver.words.ending is Ending.DRAINED
-
-
-def _refused(driver: Driver) -> bool:
-    return driver.words is not None and driver.words.ending is Ending.REFUSED
-
-
-def _lost_rows(world: SimulatedWorld) -> list[FailureRow]:
-    return _rows_of(world, FailureStatus.LOST)
-
-
-def _rows_of(world: SimulatedWorld, status: FailureStatus) -> list[FailureRow]:
-    rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
-    of_this_life = [row for row in rows if row.batch >= first_batch(world) and id(row) not in world.failures_before]
-    return [row for row in of_this_life if row.status is status]
-
-
-def _taken_rows(world: SimulatedWorld) -> list[BatchRow]:
-    """Batches that AtMostOnce took and of which nothing says how they ended; the next attempt records what they lost."""
-    rows = [row for row in world.database.tables.rows.values() if isinstance(row, BatchRow)]
-    return [row for row in rows if row.status is BatchStatus.TAKEN and row.batch >= first_batch(world)]
-
-
-def _records_of(world: SimulatedWorld, row: FailureRow) -> set[Hashable]:
-    return _records_in(world, row.partition, OffsetRange(row.from_offset, row.until_offset))
-
-
-def _records_in(world: SimulatedWorld, key: Partition, span: OffsetRange) -> set[Hashable]:
-    return world.records_in(key, span)
-
-
-def _first_positions(world: SimulatedWorld) -> dict[Partition, int]:
-    """Where the stream started: the first seed."""
-    rows = [row for row in world.database.tables.rows.values() if isinstance(row, BatchRow)]
-    rows = [row for row in rows if row.batch >= first_batch(world)]
-    first = min(rows, key=lambda row: row.batch, default=None)
-    starts = {} if first is None else first.ranges.starts
-    return {key: world.records_before(key, start) for key, start in starts.items()}
-
-
-def _landed(world: SimulatedWorld) -> dict[Partition, int]:
-    """How many records of each partition the stream says that it has passed."""
-    return {key: world.records_before(key, position) for key, position in _stands(world).items()}
-
-
-def _stands(world: SimulatedWorld) -> dict[Partition, int]:
-    """Where the stream says that it stands, also in partitions that it no longer reads."""
-    rows = world.database.tables.rows.items()
-    stands = {key[2]: value[0] for key, value in rows if key[0] in ("position", "retired")}
-    if not world.edited:
-        return stands
-    return {key: max(stands.get(key, 0), world.edited.get(key, 0)) for key in {**stands, **world.edited}}
-
-
 def _is_known(world: SimulatedWorld, record: Hashable, stands: dict[Partition, int]) -> bool:
     assert isinstance(record, tuple)
     if record[0] == "emitted":
@@ -440,14 +300,10 @@ def _is_known(world: SimulatedWorld, record: Hashable, stands: dict[Partition, i
 
 def _is_settled(world: SimulatedWorld) -> bool:
     """Whether everything that was produced has landed, or the stream has halted; asked at every step of the calm."""
-    if _halted(world):
+    if is_halted(world):
         return True
     # What is rarely true comes first.
-    return world.has_landed_all(_stands(world)) and not world.is_unfinished() and not _taken_rows(world)
-
-
-def _halted(world: SimulatedWorld) -> bool:
-    return world.statuses.status.phase is Phase.HALTED
+    return world.has_landed_all(standing(world)) and not world.is_unfinished() and not taken_rows(world)
 
 
 def _stands_for_another(world: SimulatedWorld, key: Partition, offset: int) -> bool:
@@ -462,7 +318,7 @@ def _stands_for_another(world: SimulatedWorld, key: Partition, offset: int) -> b
         return False
     counts = world.database.tables.target
     others = [row for row in counts if isinstance(row, tuple) and row[1:] == (key.key, offset)]
-    passed = any(counts[row] for row in others) or _stood_elsewhere(world, world.topic.record(key, offset))
+    passed = any(counts[row] for row in others) or stood_elsewhere(world, world.topic.record(key, offset))
     if not passed:
         return False  # the stream has never gone past this offset, so nothing excuses that this record has not landed
     if world.topic.record(key, offset) in world.taken:

@@ -17,7 +17,7 @@ from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.connectors.kinesis.reading import PositionExpired, RangeIncomplete
 from exactlyonce.errors import SourceRefused
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
@@ -37,10 +37,12 @@ from exactlyonce.reconcile.verdicts import (
     SourceTruncated,
     Verdict,
 )
+from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
 from exactlyonce_spark.planned import OriginReplaced
-from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
+from exactlyonce_spark.source_check import RecordNotShown, RecordsLost, RecordsReplaced
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from exactlyonce_spark.two_phase_landing import NotCommitted
+from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.adoption import ADOPTED
 from tests.simulation.asked_resets import RESET
 from tests.simulation.causes import CONTRADICTIONS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
@@ -66,8 +68,9 @@ def unexplained(world: SimulatedWorld) -> list[str]:
 def explains_halt(world: SimulatedWorld) -> bool:
     """Whether what has struck calls for the person whom the stream halts for."""
     latest = world.journal.attempts[-1] if world.journal.attempts else None
-    refused = (StateMissing, LogUnfit, FilesLost, LoadsInDoubt, RowsNotThere)
-    if latest is not None and any(isinstance(driver.problem, refused) for driver in _drivers_of(world, latest)):
+    refused = (StateMissing, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded)
+    halting_errors = (*refused, *world.refused)
+    if latest is not None and any(isinstance(driver.problem, halting_errors) for driver in _drivers_of(world, latest)):
         return True  # that its state was lost, or its ledger went back, is asked with the driver's ending
     halting = latest is not None and latest.decision is not None and latest.decision.halts
     return latest is not None and halting and _is_explained(world, latest)
@@ -97,7 +100,11 @@ def _has_drained(driver: Driver) -> bool:
 def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until: int, epoch: int) -> bool:
     """Whether one of the hazards that can bring an error about had effect while the driver, or the pass, ran."""
     root = problem
-    while root.__cause__ is not None and not isinstance(root.__cause__, ClientError):  # what an AWS service answers
+    while (
+        not isinstance(root, world.refused)
+        and root.__cause__ is not None
+        and not isinstance(root.__cause__, ClientError)
+    ):  # what an AWS service answers
         root = root.__cause__
     if isinstance(root, LogTaken) and not world.stateful:
         # Only state ties a stream to a directory that may still be written; or a ledger that has forgotten the writer.
@@ -108,7 +115,10 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
-    if isinstance(root, BatchTooLarge | LogUnfit | FilesLost | LoadsInDoubt | RowsNotThere | NotCommitted):
+    lasting = (
+        BatchTooLarge, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded, NotCommitted
+    )  # fmt: skip
+    if isinstance(root, (*lasting, *world.refused)):
         since = 0  # it lasts
     if isinstance(root, _LATE):
         since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
@@ -122,7 +132,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
 
 
 _LATE = (
-    *(LogTaken, RecordsLost, RecordsReplaced, OriginReplaced, OffsetChanged, PartitionsDiffer),
+    *(LogTaken, RecordsLost, RecordsReplaced, RecordNotShown, OriginReplaced, OffsetChanged, PartitionsDiffer),
     *(PositionExpired, RangeIncomplete, SourceRefused),
 )
 """What ends somebody long after it was struck: whoever comes to what retention took, or to what others wrote."""
@@ -163,7 +173,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
-    if journal.has_struck({"started over", ADOPTED, RESET}, earlier.looked, later.began):
+    if journal.has_struck({"started over", ADOPTED, RESET, "mended"}, earlier.looked, later.began):
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
@@ -234,10 +244,12 @@ def _is_replaced(world: SimulatedWorld) -> bool:
         return True  # the records of a decided batch may be in no table yet
     if Delivery.AT_MOST_ONCE in world.deliveries and {"truncate", "re-create"} & world.struck:
         return True  # a batch is taken, with the fingerprint of its last record, before its rows are anywhere
-    if has_quarantined(world) and {"truncate", "re-create"} & world.struck:
+    passed_over = has_quarantined(world) or (world.scenario.bisect and world.poison)
+    if passed_over and {"truncate", "re-create"} & world.struck:
         return True  # what was passed over is in no table, and its last record is known all the same
     there = {world.topic.record(key, offset) for key, end in world.topic.ends.items() for offset in range(end)}
-    landed = [*world.database.tables.target, *(world.life_before or ())]
+    # A dead letter was read like any record, has no row, and its bytes are known all the same.
+    landed = [*world.database.tables.target, *(world.life_before or ()), *world.records_kept(), *world.kept_before]
     return any(record not in there for record in landed)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,11 +13,12 @@ from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.replay import RecordsFailed, Replay, ReplayOutcome, ReplayPace
-from exactlyonce_spark.target import DeadLetter
+from exactlyonce_spark.target import DeadLetter, ReplayTarget
 from tests.simulation.keyed import HowKeyed
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
+from tests.simulation.spark_batch import letters_of
 from tests.simulation.world import SimulatedWorld
 
 MOST_REPLAYS = 12
@@ -47,22 +48,27 @@ class MemoryRecords:
     """A `RecordReader` of the topic; the poison record may fail once more."""
 
     world: ReplayWorld
+    process: Process
 
     def rows(self, ranges: Ranges) -> Sequence[Hashable]:
         """Read the ranges, partition by partition."""
         rows: list[Hashable] = []
         for key, span in ranges.non_empty().items():
             self.world.simulation.step(f"read {key} {span} for a replay")
-            partition, offset = self.world.poison or (None, -1)
-            is_poison = partition == key and span.from_offset <= offset < span.until_offset
-            if is_poison and not self.world.calm and self.world.random.random() < 0.3:
-                raise RecordsFailed(f"{key} at {offset} fails")
-            rows += self.world.topic.read(key, span)
+            poison = [
+                (partition, offset)
+                for partition, offset in sorted(self.world.poison)
+                if partition == key and span.from_offset <= offset < span.until_offset
+            ]
+            if poison and not self.world.calm and self.world.random.random() < 0.3:
+                raise RecordsFailed(f"{key} at {poison[0][1]} fails")
+            records = self.world.topic.read(key, span)
+            rows += [record for record in records if self.world.is_well_formed(self.process, record)]
         return rows
 
     def malformed(self, ranges: Ranges) -> Sequence[DeadLetter]:
-        """The simulation's records are all well-formed."""
-        return ()
+        """Return the malformed records, where this world has some."""
+        return letters_of(self.world, self.process, ranges)
 
 
 class ReplayWorld(SimulatedWorld):
@@ -102,12 +108,24 @@ class ReplayWorld(SimulatedWorld):
 
     def in_quarantine(self) -> tuple[FailureRow, ...]:
         """Return what the ledger has in quarantine."""
+        return self.rows_with(IN_QUARANTINE)
+
+    def rows_with(self, statuses: Collection[FailureStatus]) -> tuple[FailureRow, ...]:
+        """Return the failed ranges that have these statuses, in whatever life of the stream they failed."""
         rows = self.database.tables.rows.values()
-        return tuple(row for row in rows if isinstance(row, FailureRow) and row.status in IN_QUARANTINE)
+        return tuple(row for row in rows if isinstance(row, FailureRow) and row.status in statuses)
 
     def _replay(self, process: Process) -> None:
         wanted = [RangeKey.of(row) for row in self.in_quarantine()]
-        claim = ReplayClaim(STREAM_ID, process.name)
         pace = ReplayPace(self.random.randint(1, 5))
-        replay = Replay(self.ledger(), claim, self.target(0), self.source_check(), MemoryRecords(self), pace)
+        claim, target = self.claim_of(process), self.target_of(process)
+        replay = Replay(self.ledger(), claim, target, self.source_check(), MemoryRecords(self, process), pace)
         self.outcomes.append(replay.run(wanted))
+
+    def claim_of(self, process: Process) -> ReplayClaim:
+        """Return the claim of a replay."""
+        return ReplayClaim(STREAM_ID, process.name)
+
+    def target_of(self, process: Process) -> ReplayTarget:
+        """Return what a replay writes to."""
+        return self.target(0)

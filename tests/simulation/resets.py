@@ -7,12 +7,14 @@ that moves the positions back, if they are those that were asked for, and not be
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from exactlyonce.api.resource import RESET_OFFSETS
 from exactlyonce.api.status import Phase
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.ledger.held import HELD
+from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, OffsetRange, Partition, Positions
 from exactlyonce.reconcile.asked_reset import AskedReset
 from tests.simulation.asked_resets import RESET
@@ -58,9 +60,11 @@ def asks(world: SimulatedWorld) -> None:
         asked.look = _standing(world)
     if asked.look is None or not world.strikes(RESET, 0.6):
         return
-    batch, before = asked.look
+    life, batch, before = asked.look
     after = Positions({key: _target(world, key, at) for key, at in before.items()})
-    wanted = AskedReset(batch, before, after, world.random.random() < 0.5, _WHO, _WHEN, f"the {asked.times + 1}. time")
+    wanted = AskedReset(
+        life, batch, before, after, world.random.random() < 0.5, _WHO, _WHEN, f"the {asked.times + 1}. time"
+    )
     asked.pending.append(wanted)
     asked.times += 1
     _annotate(world, wanted.to_json())
@@ -91,13 +95,13 @@ def withdraws(world: SimulatedWorld) -> bool:
 def note_commit(world: SimulatedWorld) -> None:
     """Set aside what is to land again, where this very commit has done what was asked for."""
     asked, now = world.asked, _standing(world)
-    stood, asked.stood = asked.stood, Positions() if now is None else now[1]
-    landed, asked.batch = asked.batch, None if now is None else now[0]
-    if now is None or landed == now[0]:
+    stood, asked.stood = asked.stood, Positions() if now is None else now[2]
+    landed, asked.batch = asked.batch, None if now is None else now[1]
+    if now is None or landed == now[1]:
         return
-    note = world.database.tables.rows["batch", STREAM_ID, now[0]].note
-    done = [one for one in asked.pending if stood == one.before and now[1] == one.after and one.message in note]
-    asked.pending = [one for one in asked.pending if one.batch >= now[0]]
+    note = world.database.tables.rows["batch", STREAM_ID, now[1]].note
+    done = [one for one in asked.pending if stood == one.before and now[2] == one.after and one.message in note]
+    asked.pending = [one for one in asked.pending if one.batch >= now[1]]
     for wanted in done[:1]:
         asked.applied += 1
         for key in wanted.before:
@@ -113,32 +117,46 @@ def _apply(world: SimulatedWorld, wanted: AskedReset, key: Partition) -> None:
         asked.kept -= records
         there = Counter(record for record in records if world.database.tables.target[record] > 0)
         world.database.tables.target = world.database.tables.target - there  # which leaves no zeros behind
+        # What retention takes while it has its row is not noted as taken.
+        world.taken |= records & _held_no_more(world, key)
     else:
         asked.again -= records
         asked.skipped |= records
         asked.kept |= records if wanted.keeps_skipped else set()
 
 
+def _held_no_more(world: SimulatedWorld, key: Partition) -> set[Hashable]:
+    """Return the records of a partition that retention took between a person's question and what came of it, or before."""
+    if isinstance(world, KinesisWorld):
+        return world.records_in(key, OffsetRange(0, PARTITION_END)) & world.stream.gone
+    return world.records_in(key, OffsetRange(0, world.topic.earliest(key)))
+
+
 def wrong_with_kept(world: SimulatedWorld) -> str | None:
     """Return which records were to be kept and are not in quarantine, or which are there and nobody asked to keep them."""
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
-    held = [row for row in rows if row.status is FailureStatus.QUARANTINED]
+    held = [row for row in rows if row.status in HELD]
     there = {
         record
         for row in held
         for record in world.records_in(row.partition, OffsetRange(row.from_offset, row.until_offset))
     }
-    missing = world.asked.kept - there
+    missing = {record for record in world.asked.kept - there if not world.database.tables.target[record]}
+    missing -= world.records_kept() | world.taken  # to a replay it was malformed, or retention was faster
     return f"skipped, to be kept, and not in quarantine: {sorted(missing, key=str)}" if missing else None
 
 
-def _standing(world: SimulatedWorld) -> tuple[BatchNumber, Positions] | None:
-    """Where the stream stands by the ledger's own rows, and its landed batch."""
+def _standing(world: SimulatedWorld) -> tuple[str, BatchNumber, Positions] | None:
+    """Where the stream stands by the ledger's own rows, its life and its landed batch."""
     rows = world.database.tables.rows
     stream = rows.get(("stream", STREAM_ID))
     if stream is None or stream.landed_batch is None:
         return None
-    return stream.landed_batch, Positions({key[2]: row[0] for key, row in rows.items() if key[0] == "position"})
+    return (
+        stream.life,
+        stream.landed_batch,
+        Positions({key[2]: row[0] for key, row in rows.items() if key[0] == "position"}),
+    )
 
 
 def _target(world: SimulatedWorld, key: Partition, at: int) -> int:

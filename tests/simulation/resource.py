@@ -14,6 +14,9 @@ from exactlyonce.connectors.specs import Commit
 from tests.simulation.files import MemoryStore
 
 STREAM_ID = "shop/orders"
+MOST_FAILURES = 2
+"""Of a batch, before a stream with a quarantine continues without it."""
+
 KEEPS_NOTHING = LedgerRetention.model_construct(
     batches=BatchRetention.model_construct(count=0, age=timedelta(0)),
     closed_failures=FailureRetention.model_construct(age=timedelta(0)),
@@ -32,6 +35,7 @@ class RequestedSpec:
     annotations: tuple[tuple[str, str], ...] = ()
     delivery: Delivery = Delivery.EXACTLY_ONCE
     quarantine: bool = False
+    bisect: bool = False
 
     @property
     def plan(self) -> str:
@@ -42,7 +46,7 @@ class RequestedSpec:
 def of_poison(requested: RequestedSpec) -> dict[str, object]:
     """Return what the resource says of a batch that fails again and again."""
     return (
-        {"maxFailuresPerBatch": 2, "onPoisonBatch": "Quarantine"}
+        {"maxFailuresPerBatch": MOST_FAILURES, "onPoisonBatch": "Bisect" if requested.bisect else "Quarantine"}
         if requested.quarantine
         else {"maxFailuresPerBatch": 1000}
     )

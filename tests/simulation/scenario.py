@@ -13,7 +13,7 @@ from exactlyonce.connectors.specs import Commit
 class Scenario:
     """What a seed is about: how the stream lands, and which hazards may strike. With `manifest` the sink is files.
 
-    With `quarantine` the stream continues after a batch that fails again and again.
+    With `quarantine` the stream continues after a batch that fails again and again, with `bisect` without its failing records.
     """
 
     delivery: Delivery
@@ -24,6 +24,7 @@ class Scenario:
     hazards: frozenset[str]
     manifest: bool = False
     quarantine: bool = False
+    bisect: bool = False
 
     @property
     def can_always_shrink(self) -> bool:
@@ -66,7 +67,9 @@ class Scenario:
             return self.with_dropped_ledger()
         if kind < 0.3:
             return self.with_changing_delivery()
-        return self.with_quarantine() if kind < 0.4 else self
+        if kind < 0.4:
+            return self.with_quarantine()
+        return self.with_bisection() if kind < 0.45 else self
 
     def delivered(self, delivery: Delivery) -> Scenario:
         """Return the scenario with this delivery in whole batches, and nothing that one of the deliveries does not have."""
@@ -92,6 +95,10 @@ class Scenario:
     def with_quarantine(self) -> Scenario:
         """Return the scenario with a record that fails its batch however often it runs, which the stream continues after."""
         return replace(self, stateful=False, quarantine=True, hazards=self.hazards | {"poison"})
+
+    def with_bisection(self) -> Scenario:
+        """Return the scenario with records that fail for good, and a stream that continues without those alone."""
+        return replace(self.with_quarantine(), bisect=True)
 
     def with_manifest(self) -> Scenario:
         """Return the scenario with a sink of files; none of the hazards that take back what the ledger has committed."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import random
+import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -15,18 +16,30 @@ from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, kind_of, reason_of
 from tests.simulation.asked_resets import RESET
+from tests.simulation.beside_world import BesideWorld
+from tests.simulation.files_replay_world import FilesReplayWorld
+from tests.simulation.folder_world import FolderWorld
+from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_world import KinesisWorld
+from tests.simulation.letters_world import LettersWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutations import (
     HARMLESS,
     MUTATIONS,
+    OF_BESIDES,
+    OF_FOLDERS,
+    OF_GIVE_UPS,
     OF_KINESIS,
+    OF_LETTERS,
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
+    OF_REPLAYED_FILES,
     OF_REPLAYS,
     OF_SHARED_LABELS,
+    OF_SNAPSHOTS,
     OF_STAGED_LOADS,
+    OF_TABLES,
     OF_TWO_PHASES,
 )
 from tests.simulation.oracle import Violation, run_seed
@@ -34,7 +47,9 @@ from tests.simulation.replay_world import ReplayWorld
 from tests.simulation.resets import with_resets
 from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
+from tests.simulation.snapshot_world import SnapshotWorld
 from tests.simulation.staged_world import StagedWorld
+from tests.simulation.table_world import TableWorld
 from tests.simulation.thawed import thaw
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
@@ -76,6 +91,16 @@ def _poisoned(drawn: Scenario) -> Scenario:
     return replace(drawn.delivered(Delivery.EXACTLY_ONCE).with_quarantine(), operators=1, hazards=hazards)
 
 
+def _bisected(drawn: Scenario) -> Scenario:
+    """A stream that continues without records that fail by themselves."""
+    return replace(_poisoned(drawn), bisect=True)
+
+
+def _bisected_by_partition(drawn: Scenario) -> Scenario:
+    hazards = frozenset({"kill driver", "poison", "strike at commit", "task fails late"})
+    return replace(_bisected(drawn), commit=Commit.PARTITION, small_batches=False, hazards=hazards)
+
+
 def _poisoned_and_started_over(drawn: Scenario) -> Scenario:
     """A stream that quarantines, halts because its source is another one or its checkpoint is lost, and starts over."""
     hazards = frozenset({"kill driver", "poison", "truncate", "re-create", "start over"})
@@ -95,8 +120,27 @@ def _reset(drawn: Scenario) -> Scenario:
 
 _CRASHES = _few("kill driver", "strike at commit")
 _SUCCESSORS = _few("freeze driver", "lose driver", "kill driver", "strike at commit")
+_SUCCESSORS_OF_TABLES = _few("freeze driver", "lose driver", "strike at commit", "cut at commit")
 _SUBMISSIONS = _few("kill driver", "strike at commit", SINK_SILENT, LABELS_EXPIRE)
 _RESHARDS = _few("kill driver", "reshard", "unlisted")
+
+WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
+    (OF_FOLDERS, FolderWorld),
+    (OF_KINESIS, KinesisWorld),
+    (OF_LETTERS, LettersWorld),
+    (OF_BESIDES, BesideWorld),
+    (OF_GIVE_UPS, GiveUpWorld),
+    (OF_REPLAYED_FILES, FilesReplayWorld),
+    (OF_REPLAYS, ReplayWorld),
+    (OF_SHARED_LABELS, SharedLabelsWorld),
+    (OF_STAGED_LOADS, StagedWorld),
+    (OF_TWO_PHASES, TwoPhaseWorld),
+    (OF_SNAPSHOTS, SnapshotWorld),
+    (OF_TABLES, TableWorld),
+    (OF_MANIFEST_LOGS, ManifestLogWorld),
+    (OF_OBJECT_LOGS, LogWorld),
+)
+"""Where mutations are searched for that the common world has no place for; the first that names one."""
 
 FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "state_of_the_latest_batch": lambda drawn: replace(
@@ -118,6 +162,11 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "what_was_not_shown_stays_so": Scenario.with_manifest,
     "a_fenced_driver_judges_the_folder": Scenario.with_manifest,
     "a_ledger_behind_its_files_continues": Scenario.with_restored_ledger,
+    "a_ledger_behind_its_table_continues": Scenario.with_restored_ledger,
+    "committed_without_an_identifier": lambda drawn: _SUCCESSORS_OF_TABLES(drawn.with_manifest()),
+    "a_refused_snapshot_is_put_on_top_of_what_others_added": lambda drawn: _SUCCESSORS_OF_TABLES(drawn.with_manifest()),
+    "a_commit_is_bound_to_the_snapshot_alone": lambda drawn: _few("cut at commit")(drawn.with_manifest()),
+    "the_tables_number_is_not_asked_for": lambda drawn: _SUCCESSORS_OF_TABLES(drawn.with_manifest()),
     "merged_without_comparing": Scenario.with_manifest,
     "files_that_are_being_merged_are_orphans": Scenario.with_manifest,
     "replaced_files_are_removed_while_they_are_shown": Scenario.with_manifest,
@@ -149,7 +198,18 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     ),
     "any_batch_is_quarantined_once_one_is_to_be": _poisoned,
     "a_quarantined_range_that_is_read_again_stays_replayable": _poisoned_and_started_over,
+    "records_are_left_out_that_no_failure_names": _bisected,
+    "what_stands_beside_a_failing_record_is_left_out_with_it": _bisected,
+    "a_half_is_taken_for_the_failing_one_and_not_tried": _bisected,
+    "what_a_partition_leaves_out_is_recorded_once_the_batch_has_landed": _bisected_by_partition,
+    "what_is_tried_is_written": _bisected,
+    "rows_are_made_again_of_what_was_left_out": lambda drawn: replace(
+        _bisected(drawn), hazards=frozenset({"kill driver", "poison", "strike at commit", LOADS_ABORTED, SINK_SILENT})
+    ),
     "a_range_that_a_replay_has_taken_stays_its_own": _replayed_and_started_over,
+    "a_range_that_is_given_up_keeps_its_claim": _poisoned,
+    "a_range_is_given_up_without_a_lock": _poisoned,
+    "what_was_given_up_stays_so_when_it_is_read_again": _replayed_and_started_over,
     "skipped_records_leave_no_trace": _reset,
     "what_is_to_be_kept_is_given_up": _reset,
     "what_was_skipped_stays_lost_when_it_is_read_again": _reset,
@@ -185,6 +245,7 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "a_load_that_finished_is_not_counted": _few(
         "kill driver", "lose driver", "strike at commit", SINK_SILENT, LABELS_EXPIRE, LOADS_ABORTED
     ),
+    "a_load_in_part_counts_as_cancelled": _few("kill driver", LOADS_ABORTED),
     "files_are_removed_once_the_batch_has_landed": _CRASHES,
     "children_are_read_before_their_parents_end": _RESHARDS,
     "the_end_of_a_shard_is_not_recorded": _RESHARDS,
@@ -193,6 +254,13 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "the_oldest_record_of_a_shard_is_read_before_it_is_named": _few("kill driver", "retention", "suspend"),
     "a_gap_of_retention_is_not_noticed": _few("kill driver", "retention"),
     "a_stream_that_was_recreated_is_taken_for_the_same": _few("kill driver", "re-create"),
+    "a_rebuilt_generation_forgets_its_lists": _few("kill driver", "lose driver"),
+    "a_folder_is_believed_without_its_digest": _few("kill driver", "lose lists", "files late", "lose checkpoint"),
+    "a_file_that_was_read_is_not_compared": _few("kill driver", "file changes"),
+    "what_is_read_need_not_be_what_was_planned": _few("kill driver", "file changes", "strike at commit"),
+    "what_was_planned_and_is_gone_is_not_told": _few("kill driver", "lose driver", "file vanishes"),
+    # With a hazard of folders, or the world would draw others that hide it.
+    "whoever_removes_what_has_landed_misses_nothing": _few("kill driver", "restore", "files late"),
 }
 """Where alone a mutation shows, if what it takes away is rarely asked for: beside all hazards most runs end otherwise."""
 
@@ -257,10 +325,15 @@ def scenario_of(name: str, seed: int) -> Scenario | None:
 def first_that_finds(name: str, seeds: int, tried_first: int | None = None) -> Found | None:
     """Return the first of so many seeds that goes wrong with the mutation, or with the part of one, of this name.
 
-    `tried_first` is a seed that found it before; where it still does, no other one is tried.
+    `tried_first` is a seed that found it before; where it still does, no other one is tried. A seed that goes wrong without the
+    mutation, too, has found something else.
     """
-    with {**MUTATIONS, **HARMLESS}[name]():
-        return _first_violation(name, (*(() if tried_first is None else (tried_first,)), *range(seeds)))
+    untried = iter((*(() if tried_first is None else (tried_first,)), *range(seeds)))
+    while True:
+        with {**MUTATIONS, **HARMLESS}[name]():
+            found = _first_violation(name, untried)
+        if found is None or _first_violation(name, (found.seed,)) is None:
+            return found
 
 
 def first_that_goes_wrong(name: str, seeds: int) -> Found | None:
@@ -280,23 +353,12 @@ def _first_violation(name: str, seeds: Iterable[int]) -> Found | None:
 
 def kind_of_world(name: str) -> type[SimulatedWorld]:
     """Return the kind of world in which a mutation is searched for."""
-    if name in OF_KINESIS:
-        return KinesisWorld
-    if name in OF_REPLAYS:
-        return ReplayWorld
-    if name in OF_SHARED_LABELS:
-        return SharedLabelsWorld
-    if name in OF_STAGED_LOADS:
-        return StagedWorld
-    if name in OF_TWO_PHASES:
-        return TwoPhaseWorld
-    if name in OF_MANIFEST_LOGS:
-        return ManifestLogWorld
-    return LogWorld if name in OF_OBJECT_LOGS else SimulatedWorld
+    return next((world for names, world in WORLDS if name in names), SimulatedWorld)
 
 
 def _prepare() -> None:
     """A run leaves cycles of greenlets behind; collecting them less often costs a few megabytes and saves a tenth."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # whatever whoever starts them does about it
     thaw()
     gc.collect()
     gc.freeze()

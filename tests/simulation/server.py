@@ -13,7 +13,7 @@ from exactlyonce.ledger.rows import DatabaseIdentity
 from tests.simulation import keyed
 
 if TYPE_CHECKING:
-    from tests.simulation.database import MemoryTransaction
+    from tests.simulation.memory_transaction import MemoryTransaction
 
 Key = tuple[Any, ...]
 
@@ -70,7 +70,8 @@ class Hooks:
 class MemoryDatabase:
     """The server: committed tables, locks, open transactions, unlogged staging. `version` counts changes of the tables.
 
-    `synchronous_commit` is what the role has: a commit waits for the disk by itself only where it is on.
+    `synchronous_commit` is what the role has: a commit waits for the disk by itself only where it is on. Whoever publishes is
+    of a release that `records_set_backs`, or of the one before.
     """
 
     def __init__(self, hooks: Hooks | None = None) -> None:
@@ -82,6 +83,7 @@ class MemoryDatabase:
         self.identity = DatabaseIdentity("7000000000000000001", 5)
         self.up = True
         self.synchronous_commit = True
+        self.records_set_backs = True
         self.how_keyed = keyed.HowKeyed.OVERWRITES
         self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
         self._open: list[MemoryTransaction] = []

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, cast
 
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark import tasks
+from exactlyonce_spark.target import ManifestTarget
+from tests.simulation import manifest
 from tests.simulation.scheduler import Process
 from tests.simulation.source import MemoryTopic
+
+if TYPE_CHECKING:
+    from tests.simulation.world import SimulatedWorld
 
 
 class SourceAndSink:
     """The answers for a Kafka topic and a database; `topic` is what the stream reads."""
 
     topic: MemoryTopic
+    keeps_letters = False
+    kept_before: frozenset[Hashable] = frozenset()
+    sink_of_drivers: str | None = None
+
+    def is_well_formed(self, process: Process, record: Hashable) -> bool:
+        """Whether a process finds a record well-formed; where `keeps_letters`, the others are dead letters."""
+        return True
+
+    def records_kept(self) -> set[Hashable]:
+        """Return the records that are dead letters and have no row."""
+        return set()
 
     def patched(self) -> AbstractContextManager[object]:
         """Return what has to hold while a run of this world lasts."""
@@ -40,8 +58,10 @@ class SourceAndSink:
         """Return the records that the stream's start may leave out although they can be read."""
         return set()
 
-    def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
-        """Run a job over the rows of exactly these ranges, where a sink of two phases has aborted them."""
+    def run_again(
+        self, process: Process, without: Collection[tuple[Partition, OffsetRange]], ranges: Ranges, job: tasks.Job
+    ) -> list[tasks.TaskReport]:
+        """Run a job over the rows of exactly these ranges without some, where a sink of two phases has aborted them."""
         raise AssertionError("this world's sink has one phase")
 
     def is_unfinished(self) -> bool:
@@ -51,6 +71,22 @@ class SourceAndSink:
     def in_doubt(self) -> set[Hashable]:
         """Return the records of which a stream that has halted cannot say whether they have taken effect."""
         return set()
+
+    def manifest_target(self, stream: StreamRow) -> ManifestTarget:
+        """Return the sink as a driver writes to it, where it is a manifest."""
+        return manifest.target_of(self._world, stream)
+
+    def remove_orphans(self) -> None:
+        """Somebody removes files that nobody will count."""
+        manifest.remove_orphans(self._world)
+
+    def compact(self) -> None:
+        """Somebody merges small files."""
+        manifest.compact(self._world)
+
+    @property
+    def _world(self) -> SimulatedWorld:
+        return cast("SimulatedWorld", self)
 
     def strike_sink(self) -> None:
         """Something may go wrong with a sink that is no database."""

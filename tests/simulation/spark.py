@@ -19,6 +19,7 @@ from exactlyonce.launch.port import ShrunkLimit
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, Partition, Positions
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.growth import Growth
+from exactlyonce_spark.left_out import FailingRecords
 from tests.simulation.scheduler import Process
 from tests.simulation.spark_batch import Batch
 from tests.simulation.spark_errors import LogTaken, LogUnreadable, OffsetChanged, PartitionsDiffer
@@ -56,6 +57,7 @@ class Query:
         self._delete_expired = delete_expired
         self._store: LogStore = world.store
         self._state = State(self._store, self._folder, process.name)
+        self.left_out: tuple[FailingRecords, ...] = ()
 
     def run(self) -> None:
         """Run batches until the process is asked to drain; raises what ends a query with an error."""
@@ -83,7 +85,9 @@ class Query:
 
     def _batch(self, number: BatchNumber, start: Positions, end: Positions) -> Batch:
         state = self._state if self._world.stateful else None
-        return Batch(self._world, self._process, number, start, end, self._folder, state)
+        batch = Batch(self._world, self._process, number, start, end, self._folder, state)
+        batch.left_out = self.left_out
+        return batch
 
     def _grow(self) -> None:
         """The driver starts its query again, on the same checkpoint."""

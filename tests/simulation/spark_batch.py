@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from exactlyonce.positions.ranges import BatchNumber, MalformedPositions, OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark import tasks
+from exactlyonce_spark.left_out import FailingRecords
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter, TaskRange
+from tests.simulation import poison
 from tests.simulation.scheduler import Actor, Process
 from tests.simulation.spark_errors import (
     BatchTooLarge,
     LogUnreadable,
-    PoisonRecord,
     SparkFailed,
     TaskFailedLate,
     TaskLost,
@@ -29,7 +30,9 @@ TASK_TRIES = 4
 
 
 class Batch:
-    """A `SparkBatch` of the model; a task reads one Kafka range."""
+    """A `SparkBatch` of the model; a task reads one Kafka range. Of what is `left_out` its query makes no row."""
+
+    left_out: tuple[FailingRecords, ...] = ()
 
     def __init__(
         self,
@@ -67,6 +70,10 @@ class Batch:
             self._world.simulation.step(f"read {key}")
             rows += self._read(key, offsets)
         return rows + self._emitted()
+
+    def pieces(self) -> Any:
+        """Refuse."""
+        raise AssertionError("no driver of these prepares rows piece by piece")
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
         """Run a task a range, each in an executor that may outlive the driver; failed tasks are tried again."""
@@ -127,8 +134,11 @@ class Batch:
         return None
 
     def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
-        """The model's records are all well-formed."""
-        return ()
+        """Read the ranges once more, and return what is malformed of them."""
+        if not self._world.keeps_letters:
+            return ()
+        self._world.simulation.step("read for malformed records")
+        return letters_of(self._world, self._process, ranges)
 
     def _task(
         self, job: Any, index: int, attempt: int, key: Partition, offsets: OffsetRange
@@ -154,14 +164,9 @@ class Batch:
             )
 
     def _read(self, key: Partition, offsets: OffsetRange) -> list[Hashable]:
-        """Read a range; a record that is poison fails the batch as often as it was drawn."""
-        world = self._world
-        partition, offset = world.poison or (None, -1)
-        if world.poison_left and partition == key and offsets.from_offset <= offset < offsets.until_offset:
-            world.poison_left -= 1
-            world.journal.strike("poison")
-            raise PoisonRecord(f"{key} at {offset} fails its batch")
-        return list(world.topic.read(key, offsets))
+        """Read a range but for what the query leaves out, and what is malformed."""
+        records = poison.read(self._world, key, offsets, self.left_out)
+        return [record for record in records if self._world.is_well_formed(self._process, record)]
 
     def _emitted(self) -> list[Hashable]:
         """Count what the batch reads, keep that as state, and return the row with the running total."""
@@ -180,3 +185,13 @@ class Batch:
         place = tasks.TaskPlace(len(self._ranges.non_empty()), 0)
         copy: tasks.Job = pickle.loads(pickle.dumps(job))
         return copy.run(self._world.task_tools(self._process), place, self._emitted())
+
+
+def letters_of(world: SimulatedWorld, process: Process, ranges: Ranges) -> list[DeadLetter]:
+    """Return the malformed records of some ranges, as a process finds them."""
+    return [
+        DeadLetter(key, record[2], None, None, repr(record).encode(), "malformed")
+        for key, offsets in ranges.non_empty().items()
+        for record in world.topic.read(key, offsets)
+        if not world.is_well_formed(process, record)
+    ]

@@ -12,7 +12,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from exactlyonce.ledger.decided import Committable
+from exactlyonce.ledger.decided import Committable, StagedFile
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.staged_loads import (
@@ -20,6 +20,7 @@ from exactlyonce_spark.staged_loads import (
     Cancelled,
     End,
     Finished,
+    NotTakenNow,
     Outcome,
     StagedLoads,
     WaitingFile,
@@ -33,6 +34,10 @@ MOST_POLLS = 20
 
 class LoadRunsLong(SinkSilent):
     """A load has not ended while a driver was waiting for it."""
+
+
+class StoreFull(NotTakenNow):
+    """So many loads wait that the store takes no more."""
 
 
 class JobState(Enum):
@@ -57,10 +62,16 @@ class Job:
 
 @dataclass
 class StagedStore(TwoPhaseStore):
-    """Takes prepared loads, too. `cancels` says whether a load is cancelled now, `dawdles` whether it makes no progress."""
+    """Takes prepared loads, too. `cancels` says whether a load is cancelled now, `dawdles` whether it makes no progress.
+
+    `loses_file` says whether the file of a load goes while it is read, which leaves some of its rows; `is_full` whether so many
+    loads wait that the store takes no more now.
+    """
 
     cancels: Callable[[], bool] = lambda: False
     dawdles: Callable[[], bool] = lambda: False
+    loses_file: Callable[[], bool] = lambda: False
+    is_full: Callable[[], bool] = lambda: False
     skips_missing: bool = False
     """Whether a load whose file is gone finishes without a row, as Doris may have it, or is cancelled."""
     now: int = MINUTE
@@ -68,6 +79,9 @@ class StagedStore(TwoPhaseStore):
     jobs: dict[str, Job] = field(default_factory=dict)
     finished_labels: set[str] = field(default_factory=set)
     """Which loads have ever loaded rows: no request tells, and a person who looks at the rows does."""
+    read_by: dict[str, tuple[Hashable, ...]] = field(default_factory=dict)
+    lacking: dict[str, tuple[Hashable, ...]] = field(default_factory=dict)
+    """Which rows a load lacks, by its label, whose file went while it was read."""
 
     def put(self, file: str, rows: Sequence[Hashable]) -> None:
         """Write a file."""
@@ -85,9 +99,9 @@ class StagedStore(TwoPhaseStore):
         """Return the files."""
         return self._asked("list files", lambda: list(self.files))
 
-    def submit(self, label: str, file: str) -> None:
-        """Load a file under a label; one that is known and not cancelled is not loaded again."""
-        self._asked(f"submit {label}", partial(self._submit, label, file))
+    def submit(self, label: str, file: str) -> bool:
+        """Load a file under a label; one that is known and not cancelled is not loaded again. False if the store is full."""
+        return self._asked(f"submit {label}", partial(self._submit, label, file))
 
     def show(self, label: str) -> tuple[JobState, int] | None:
         """Return how far the latest load of a label is, and how many rows it has read."""
@@ -116,10 +130,13 @@ class StagedStore(TwoPhaseStore):
             del self.jobs[job.label]
         return bool(gone)
 
-    def _submit(self, label: str, file: str) -> None:
+    def _submit(self, label: str, file: str) -> bool:
+        if self.is_full():
+            return False
         before = self.jobs.get(label)
         if before is None or before.stage is JobState.CANCELLED:
             self.jobs[label] = Job(label, file)
+        return True
 
     def _show(self, label: str) -> tuple[JobState, int] | None:
         job = self.jobs.get(label)
@@ -136,10 +153,14 @@ class StagedStore(TwoPhaseStore):
             job.stage, job.ended_at = JobState.CANCELLED, self.now
         elif job.stage is JobState.PENDING:
             job.stage, job.rows = JobState.LOADING, self.files.get(job.file, ())
+            if len(job.rows) > 1 and self.loses_file():
+                del self.files[job.file]
+                job.rows, self.lacking[job.label] = job.rows[:-1], job.rows[-1:]
         else:
             job.stage, job.ended_at = JobState.FINISHED, self.now
             if job.rows:
                 self.finished_labels.add(job.label)
+                self.read_by[job.label] = job.rows
                 self.visible(job.rows)
 
 
@@ -158,7 +179,8 @@ class StoreLoads(StagedLoads):
     def submit(self, committable: Committable) -> None:
         """Submit a load."""
         assert committable.staged is not None, "it waits in a file"
-        self._store.submit(committable.label, committable.staged.name)
+        if not self._store.submit(committable.label, committable.staged.name):
+            raise StoreFull(f"{committable.label} is not taken, since too many loads wait")
 
     def outcome_of(self, committable: Committable) -> Outcome:
         """Ask until a load has ended."""
@@ -178,9 +200,9 @@ class StoreLoads(StagedLoads):
         assert committable.staged is not None, "it waits in a file"
         return self._store.holds(committable.staged.name)
 
-    def remove(self, file: str) -> None:
+    def remove(self, file: StagedFile) -> None:
         """Remove a file."""
-        self._store.remove(file)
+        self._store.remove(file.name)
 
     def another_label(self, batch: BatchNumber) -> str:
         """Return a label; numbers of the store make it another one each time."""
@@ -191,7 +213,7 @@ class StoreLoads(StagedLoads):
         for file in self._store.listed():
             epoch = self._labels.epoch_of(file.partition("/")[0])
             if epoch is not None:
-                yield WaitingFile(file, epoch)
+                yield WaitingFile(StagedFile(file), epoch)
 
 
 class StagingTarget(StoreTarget):
@@ -221,7 +243,7 @@ class StagingTarget(StoreTarget):
                 if number == PREPARE_TRIES - 1:
                     raise
             else:
-                return PreparedLoad(label, "", len(rows), staged_file=file)
+                return PreparedLoad(label, "", len(rows), staged=StagedFile(file))
         raise AssertionError("the last try returns or raises")
 
 
@@ -230,4 +252,6 @@ def seen_by_a_person(store: TwoPhaseStore, committable: Committable) -> LoadStat
     if committable.staged is None:
         return store.truth.get(int(committable.transaction_id))
     assert isinstance(store, StagedStore), "only there do rows wait in files"
+    if committable.label in store.lacking and committable.label in store.finished_labels:
+        return None
     return LoadState.COMMITTED if committable.label in store.finished_labels else LoadState.ABORTED

@@ -6,6 +6,7 @@ labels, while a driver is frozen between what it has recorded and what it sends.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,10 +15,11 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.two_phase_finish import RowsNotThere
 from exactlyonce_spark.two_phase_landing import NotCommitted
+from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.causes import OTHER_OPERATOR, SUCCESSOR
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
-from tests.simulation.staged_store import StagedStore, StagingTarget
+from tests.simulation.staged_store import StagedStore, StagingTarget, StoreFull
 from tests.simulation.two_phase_store import TwoPhaseStore
 from tests.simulation.two_phase_world import (
     ANSWERED,
@@ -28,6 +30,8 @@ from tests.simulation.two_phase_world import (
     TwoPhaseLogWorld,
     TwoPhaseWorld,
 )
+
+FILE_LOST, STORE_FULL = "file lost while read", "store full"
 
 _NOT_SENT = frozenset(
     {
@@ -51,6 +55,8 @@ class OverStagedLoads(OverLoads):
         **OverLoads.errors,
         NotCommitted: OverLoads.errors[NotCommitted] | _NOT_SENT,
         RowsNotThere: OverLoads.errors[RowsNotThere] | _NOT_SENT,
+        RowsPartlyLoaded: frozenset({FILE_LOST}),
+        StoreFull: frozenset({STORE_FULL}),
     }
     written_again_after = frozenset({LOADS_ABORTED, ANSWERED, *_NOT_SENT})
 
@@ -62,6 +68,9 @@ class OverStagedLoads(OverLoads):
         self.files: StagedStore = self.loads
         self.files.cancels = self._cancels
         self.files.dawdles = self._dawdled
+        self._dice = random.Random(f"files {seed}")
+        self.files.loses_file = lambda: self._befalls(LOADS_ABORTED, FILE_LOST, 0.4)
+        self.files.is_full = lambda: self._befalls(SINK_SILENT, STORE_FULL, 0.3)
         self.stages_from = self.random.choice([0, 0, 2, 4])
         self.files.skips_missing = self.random.random() < 0.5
         self.late_arrives = self.random.choice([0.3, 0.02])
@@ -96,6 +105,22 @@ class OverStagedLoads(OverLoads):
             if left:
                 self.wrong.append(f"a batch has landed, and files of its loads are there: {sorted(left)}")
             self._files_of_batch = set()
+
+    def mend(self, label: str) -> bool:
+        """A person adds the rows that a load lacks, or removes those that it has loaded; whether all of them are there now."""
+        lacking = self.files.lacking.pop(label)
+        if self._dice.random() < 0.5:
+            self.show(lacking)
+            return True
+        self.hide(self.files.read_by[label])
+        return False
+
+    def _befalls(self, hazard: str, what: str, probability: float) -> bool:
+        """Dice of their own leave the schedules of other worlds as they are."""
+        if self.calm or hazard not in self.scenario.hazards or self._dice.random() >= probability:
+            return False
+        self.journal.strike(what)
+        return True
 
     def _cancels(self) -> bool:
         strikes = self.hazard_strikes(LOADS_ABORTED, 0.1)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter, Moved, Staged
 from tests.simulation.database import MemoryDatabase, MemoryTransaction
+from tests.simulation.resource import STREAM_ID
 
 
 class MemoryTarget:
@@ -51,9 +52,9 @@ class MemoryTarget:
         letters: Sequence[DeadLetter],
         origin_ids: Mapping[str, str],
     ) -> int:
-        """The simulation's records are all well-formed."""
-        assert not letters
-        return 0
+        """Keep malformed records in the ledger's table of them."""
+        transaction.keep_letters(STREAM_ID, batch, letters, origin_ids)
+        return len(letters)
 
     def clear_staging(self, batch: BatchNumber) -> None:
         """Forget what was staged for a batch."""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from exactlyonce.ledger.letters import LetterStatus
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange
+from tests.simulation.give_up_world import GiveUpWorld
+from tests.simulation.letters_world import LettersWorld
 from tests.simulation.oracle import run_seed
 from tests.simulation.replay_world import HAZARDS_BESIDE, ReplayWorld
 
 SEEDS = 6 * len(HAZARDS_BESIDE)
+SEEDS_OF_LETTERS = 60
+SEEDS_OF_GIVE_UPS = 40
 
 
 def test_replays_that_run_beside_each_other_and_the_stream_land_records_and_leave_none_in_doubt() -> None:
@@ -42,6 +47,31 @@ def test_what_a_replay_that_was_killed_has_not_landed_is_landed_by_the_next_one(
     assert landed >= {record for row in left for record in records_of(world, row)}
     assert max(world.database.tables.target.values()) == 1
     assert not world.in_quarantine()
+
+
+def test_what_a_person_gives_up_while_replays_have_it_lands_no_more() -> None:
+    runs = [run_seed(seed, kind=GiveUpWorld) for seed in range(SEEDS_OF_GIVE_UPS)]
+    worlds = [world for world in runs if isinstance(world, GiveUpWorld)]
+    assert sum(len(world.told) for world in worlds) > 20, "the oracle found none of these landed"
+    assert any(world.taken_back for world in worlds), "some were taken back"
+    overtaken = [words for world in worlds for it in world.outcomes for words in it.told if "not held by this" in words]
+    assert overtaken, "a replay had taken what was given up, or what another one took"
+    assert sum(outcome.landed for world in worlds for outcome in world.outcomes) > 5
+
+
+def test_dead_letters_are_replayed_beside_the_stream_and_by_several_at_once_and_each_lands_once_or_stays() -> None:
+    runs = [run_seed(seed, kind=LettersWorld) for seed in range(SEEDS_OF_LETTERS)]
+    worlds = [world for world in runs if isinstance(world, LettersWorld)]
+    assert sum(outcome.landed for world in worlds for outcome in world.outcomes) > 30, "the oracle counted each once"
+    told = [words for world in worlds for outcome in world.outcomes for words in outcome.told]
+    for expected in ("failed again: malformed as before", "failed again: the transform fails", "is Replayed"):
+        assert any(expected in words for words in told), expected
+    assert any("is not held by this replay any more" in words for words in told), "one has taken what another one had"
+    statuses = {letter.status for world in worlds for letter in world.letters()}
+    assert {LetterStatus.KEPT, LetterStatus.REPLAYED} <= statuses
+    assert any(world.asked.applied for world in worlds), "some were set back beside that"
+    given = [outcome for world in worlds for outcome in world.given]
+    assert sum(outcome.landed for outcome in given) > 0, "what a reset had skipped was taken up"
 
 
 def run(seed: int) -> ReplayWorld:

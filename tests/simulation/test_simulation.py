@@ -19,8 +19,13 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import FirstStart
 from exactlyonce_spark import landing, tasks
+from tests.simulation.beside_world import BesideWorld
 from tests.simulation.digests import KINDS, digest_of
+from tests.simulation.files_replay_world import FilesReplayLogWorld, FilesReplayWorld
+from tests.simulation.folder_world import FolderWorld
+from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_world import KinesisWorld
+from tests.simulation.letters_world import LettersWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
@@ -39,8 +44,10 @@ from tests.simulation.search import (
     workers,
 )
 from tests.simulation.shared_labels import SharedLabelsWorld
+from tests.simulation.snapshot_world import SnapshotWorld
 from tests.simulation.spark_batch import TASK_TRIES
 from tests.simulation.staged_world import StagedLogWorld, StagedWorld
+from tests.simulation.table_world import TableWorld
 from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
 
@@ -52,11 +59,17 @@ SEEDS_OF_OBJECT_LOGS = max(1, int(os.environ.get("LOG_SEEDS", SEEDS // 25)))
 SEEDS_OF_FILES_OVER_LOGS = max(1, int(os.environ.get("FILES_SEEDS", SEEDS // 150)))
 """With a sink of files beside it, a world takes ten times as long: more batches have to land before files can be merged."""
 
+SEEDS_OF_TABLES = max(1, int(os.environ.get("TABLE_SEEDS", SEEDS // 60)))
+"""Each of these worlds has a sink with a log of its own, which only they have."""
+
 SEEDS_OF_KINESIS = max(1, int(os.environ.get("KINESIS_SEEDS", SEEDS // 40)))
 """A world whose source is a Kinesis stream takes eight times as long, as each call of Kinesis is a step."""
 
+SEEDS_OF_FOLDERS = max(1, int(os.environ.get("FOLDER_SEEDS", SEEDS // 40)))
+"""Each of these worlds has a folder for a source, with lists of what was read."""
+
 SEEDS_OF_REPLAYS = max(1, int(os.environ.get("REPLAY_SEEDS", SEEDS // 40)))
-"""Each of these worlds has a quarantine and replays beside the stream, which only some of the others have."""
+"""Each of these worlds has replays beside the stream, of what is in quarantine or of dead letters."""
 
 SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)))
 """A world whose sink takes loads in two phases takes fifteen times as long, and with an object log five times that."""
@@ -65,6 +78,10 @@ SEEDS_OF_A_HARMLESS_CHANGE = 1000
 SEEDS_OF_A_SCENARIO = 50
 SEEDS_THAT_WENT_WRONG = (47704, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
+
+SEEDS_OF_LETTERS_THAT_WENT_WRONG = (373, 616, 676, 1198)
+"""The same of a world of dead letters: a letter of a record that a truncation put another one in the place of, and retention
+between what a person asked for and the commit that did it."""
 
 
 Search = Callable[[str], Found | None]
@@ -111,8 +128,16 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (SimulatedWorld, SEEDS),
         (LogWorld, SEEDS_OF_OBJECT_LOGS),
         (ManifestLogWorld, SEEDS_OF_FILES_OVER_LOGS),
+        (TableWorld, SEEDS_OF_TABLES),
+        (SnapshotWorld, SEEDS_OF_TABLES),
         (KinesisWorld, SEEDS_OF_KINESIS),
+        (FolderWorld, SEEDS_OF_FOLDERS),
         (ReplayWorld, SEEDS_OF_REPLAYS),
+        (FilesReplayWorld, SEEDS_OF_REPLAYS // 3),
+        (FilesReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
+        (LettersWorld, SEEDS_OF_REPLAYS),
+        (BesideWorld, SEEDS_OF_REPLAYS // 2),
+        (GiveUpWorld, max(1, SEEDS_OF_REPLAYS // 3)),
         (TwoPhaseWorld, SEEDS_OF_TWO_PHASES),
         (TwoPhaseLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
         (SharedLabelsWorld, max(1, SEEDS_OF_TWO_PHASES // 2)),
@@ -135,6 +160,11 @@ def test_no_seed_loses_or_doubles_a_record(pool: ProcessPoolExecutor, kind: type
 @pytest.mark.parametrize("seed", SEEDS_THAT_WENT_WRONG)
 def test_a_seed_that_once_went_wrong_goes_right(seed: int) -> None:
     run_seed(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS_OF_LETTERS_THAT_WENT_WRONG)
+def test_a_seed_of_dead_letters_that_once_went_wrong_goes_right(seed: int) -> None:
+    run_seed(seed, kind=LettersWorld)
 
 
 def test_a_driver_that_starts_as_its_topic_is_recreated_does_not_wait_for_the_records_of_the_former_one() -> None:

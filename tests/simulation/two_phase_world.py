@@ -7,7 +7,8 @@ No hazard takes back what the ledger has committed: rows stay in the sink then, 
 from __future__ import annotations
 
 import random
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,14 +20,16 @@ from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.positions.ranges import Epoch, Ranges
+from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark import tasks
+from exactlyonce_spark.left_out import FailingRecords
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.simulation import keyed
 from tests.simulation.causes import ERRORS
 from tests.simulation.log_world import LogWorld
+from tests.simulation.poison import is_left_out
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
@@ -87,7 +90,7 @@ class OverLoads(SimulatedWorld):
         super().__init__(seed, scenario)
         self.loads.step = self.simulation.step
         self.loads.fate = self._fate_of_request
-        self.loads.visible = self._show
+        self.loads.visible = self.show
         self.loads.forgot = partial(self.journal.strike, LABELS_EXPIRE)
         if LABELS_EXPIRE in self.scenario.hazards:
             self.loads.keeps = self.random.randint(4, 30)
@@ -100,14 +103,17 @@ class OverLoads(SimulatedWorld):
         """Return the sink as a driver of this epoch writes to it."""
         return StoreTarget(self.loads, LoadLabels(STREAM_ID, "token"), Epoch(epoch))
 
-    def run_again(self, process: Process, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
+    def run_again(
+        self, process: Process, without: Collection[tuple[Partition, OffsetRange]], ranges: Ranges, job: tasks.Job
+    ) -> list[tasks.TaskReport]:
         """Run a job over the rows of exactly these ranges, as a driver does where the sink has aborted them."""
         if not self.journal.has_struck(self.written_again_after):
             self.wrong.append(f"rows of {ranges} are written again, and the sink has aborted nothing by itself")
         rows: list[Hashable] = []
         for key, offsets in ranges.items():
             self.simulation.step(f"read {key} {offsets} again")
-            rows += self.topic.read(key, offsets)
+            left_out = [FailingRecords(partition, spans, "") for partition, spans in without]
+            rows += [row for row in self.topic.read(key, offsets) if not is_left_out(key, row[2], left_out)]
         return [job.run(self.task_tools(process), tasks.TaskPlace(0, 0), rows)]
 
     def patched(self) -> AbstractContextManager[object]:
@@ -162,12 +168,22 @@ class OverLoads(SimulatedWorld):
                 act()
                 self.simulation.tell("a late request reaches the sink")
 
-    def _show(self, rows: Sequence[Hashable]) -> None:
+    def show(self, rows: Sequence[Hashable]) -> None:
         database = self.database
         database.tables = database.tables.copy()  # a state that is kept stays as it was
         database.tables.target.update(rows)
         for row in rows:
             keyed.write(database.tables.by_key, row, database.how_keyed)
+        database.version += 1
+        database.on_commit()
+
+    def hide(self, rows: Sequence[Hashable]) -> None:
+        """A person removes rows from the sink; of each key it has what it had without them."""
+        database = self.database
+        database.tables = database.tables.copy()
+        database.tables.target.subtract(rows)
+        database.tables.target += Counter()
+        database.tables.by_key = dict(keyed.expected(database.tables.target, database.how_keyed))
         database.version += 1
         database.on_commit()
 

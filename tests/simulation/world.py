@@ -11,7 +11,7 @@ from functools import partial
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
@@ -37,7 +37,7 @@ from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
 from tests.simulation.resource import STREAM_ID, RequestedSpec, resource
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Actor, Process, Simulation
-from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic
+from tests.simulation.source import OTHER_TOPIC, TOPIC, MemoryTopic, Record
 from tests.simulation.source_and_sink import SourceAndSink
 from tests.simulation.spark import Query
 from tests.simulation.target import MemoryTarget
@@ -59,6 +59,8 @@ class SimulatedWorld(SourceAndSink):
     most_chaos_steps = 1500
     errors: Mapping[type[BaseException], frozenset[str]] = ERRORS
     """What can end a driver or a pass, and by which hazards."""
+    refused: tuple[type[BaseException], ...] = ()
+    """What its source refuses, so that the stream halts until a person has mended it."""
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         self.seed = seed
@@ -93,8 +95,10 @@ class SimulatedWorld(SourceAndSink):
         self._latest_requested: tuple[object, RequestedSpec] | None = None
         self._latest_resource: tuple[RequestedSpec, Stream] | None = None
         self.suspended = False
-        self.poison: tuple[Partition, int] | None = None
+        self.poison: frozenset[tuple[Partition, int]] = frozenset()
         self.poison_left = 0
+        self.poison_records: frozenset[Record] = frozenset()
+        self.fails_in_company = False
         self.most_records: int | None = None
         self.database = self._made_database(Hooks(step, self.simulation.wait, self._commit_fate))
         self.output = manifest.Output(step)
@@ -313,7 +317,8 @@ class SimulatedWorld(SourceAndSink):
     @property
     def requested(self) -> RequestedSpec:
         """The resource as it is now."""
-        now = (self.named, self.commit, self.limit, self.annotations, self.delivery, self.scenario.quarantine)
+        asked = (self.scenario.quarantine, self.scenario.bisect)
+        now = (self.named, self.commit, self.limit, self.annotations, self.delivery, *asked)
         if self._latest_requested is None or self._latest_requested[0] != now:
             self._latest_requested = now, RequestedSpec(*now)
         return self._latest_requested[1]

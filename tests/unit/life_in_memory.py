@@ -26,7 +26,7 @@ from exactlyonce.control.resource_status import ResourceStatus, status_of
 from exactlyonce.control.rollback import Rollback, defaults_in_force
 from exactlyonce.control.stream_pass import StreamPasses
 from exactlyonce.launch.driver_document import Image
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.launch.port import (
@@ -246,7 +246,7 @@ class Life:
         """Let the driver that is asked to end do so."""
         attempt = Epoch(self.status.attempt)
         self.settle(lambda: attempt in self.pods.drained)
-        self.end(Ended("reaped", LastWords(Ending.DRAINED, "It has drained."), "it ended"))
+        self.end(Ended("reaped", LastMessage(Ending.DRAINED, "It has drained."), "it ended"))
 
 
 def updated(changes: dict[str, Any] | None = None, *, started: Callable[[Life], None] = lambda life: None) -> Life:

@@ -28,7 +28,19 @@ from tests.resource_documents import document
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ORDERS = StreamKey("shop", "orders")
 ZERO = Partition("orders", 0)
-LABELS = ("namespace", "stream", "topic", "partition", "phase", "database", "schema", "table", "state")
+LABELS = (
+    "namespace",
+    "stream",
+    "topic",
+    "partition",
+    "phase",
+    "database",
+    "schema",
+    "table",
+    "state",
+    "outcome",
+    "replay",
+)
 
 
 @dataclass
@@ -72,6 +84,7 @@ class Database:
     closed: bool = False
     asked_sizes: list[str] = field(default_factory=list)
     sizes_problem: Exception | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def landed(self, schema: str, since: Mapping[str, BatchNumber | None]) -> Mapping[str, Landed]:
         self.asked += 1
@@ -81,7 +94,7 @@ class Database:
             raise self.problem
         number = BatchNumber(4)
         return {
-            stream: Landed(number, NOON.timestamp(), number, {Partition(stream.split("/")[1], 0): at})
+            stream: Landed(number, NOON.timestamp(), number, {Partition(stream.split("/")[1], 0): at}, **self.more)
             for stream, at in self.landed_at.items()
             if stream in since
         }

@@ -15,7 +15,7 @@ from exactlyonce.checkpoint.generation import read_marker
 from exactlyonce.checkpoint.state import Readable, read_generation
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.errors import Unreachable
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
@@ -201,7 +201,7 @@ class Machine:
 
     def end(self, attempt: Epoch, ending: Ending | None = None, batch: int | None = None) -> None:
         """End the driver of an attempt; without an ending it was killed."""
-        words = None if ending is None else LastWords(ending, f"it {ending}.", batch)
+        words = None if ending is None else LastMessage(ending, f"it {ending}.", batch)
         self.drivers.states[attempt] = Ended("the process is gone", words, "it was killed")
 
     def view(self) -> LedgerView:

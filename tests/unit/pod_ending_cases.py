@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_nodes import NodeState
 from exactlyonce.launch.port import Ended, Gone, Running
@@ -59,7 +59,7 @@ def waiting(reason: str, message: str = "") -> dict[str, Any]:
 
 
 def said(ending: Ending, message: str = "it said so", batch: int | None = None) -> str:
-    return LastWords(ending, message, batch, None if batch is None else '{"orders":{"0":[1,2]}}').render()
+    return LastMessage(ending, message, batch, None if batch is None else '{"orders":{"0":[1,2]}}').render()
 
 
 def disrupted(reason: str, message: str = "") -> dict[str, Any]:

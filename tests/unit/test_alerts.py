@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from exactlyonce.control import metrics
-from exactlyonce.monitor import series
+from exactlyonce.monitor import labelled_series, series
 from exactlyonce.monitor.checkpoints import MOST_OBJECTS
-from exactlyonce.monitor.series import Kind
+from exactlyonce.monitor.metric import Kind
 from exactlyonce_spark import metrics as driver_metrics
 from scripts import alert_rules, alerts
 from scripts.chart_values import SCHEMA, VALUES
@@ -28,11 +28,12 @@ ALERTS = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule
 def exported() -> dict[str, set[str]]:
     """Every name that a scrape has, with its labels."""
     names: dict[str, set[str]] = {}
-    for it in (*series.OF_FLEET, *series.OF_PARTITIONS, *metrics.ALL):
+    for it in (*series.OF_FLEET, *labelled_series.OF_PARTITIONS, *metrics.ALL):
         histogram = [f"{it.name}_{part}" for part in ("count", "sum", "bucket")]
         names |= {name: set(it.labels) for name in (histogram if it.kind is Kind.HISTOGRAM else [it.name])}
     # The chart's PodMonitor gives what a driver tells the namespace and the stream of its pod.
-    return names | {it.name: {*it.labels, "namespace", "stream"} for it in driver_metrics.ALL if it.kind == "counter"}
+    of_drivers = (*driver_metrics.ALL, *driver_metrics.OF_FOLDERS)
+    return names | {it.name: {*it.labels, "namespace", "stream"} for it in of_drivers if it.kind != "histogram"}
 
 
 def queries() -> list[tuple[str, str]]:

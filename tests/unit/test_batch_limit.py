@@ -13,7 +13,7 @@ from exactlyonce.api.recovery import Recovery
 from exactlyonce.api.status import BatchLimit, ConditionStatus, Phase, StreamStatus
 from exactlyonce.checkpoint import files
 from exactlyonce.connectors.kafka.codec import CODEC
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended, ShrunkLimit
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
@@ -48,7 +48,7 @@ def plan(machine: Machine, attempt: Epoch, *ends: int, fails: bool = True) -> in
 
 def fail(machine: Machine, attempt: Epoch, batch: int, *, too_large: bool = True) -> None:
     """End the driver of an attempt on a batch."""
-    words = LastWords(Ending.BATCH_FAILED, "It took too long.", batch, None, too_large)
+    words = LastMessage(Ending.BATCH_FAILED, "It took too long.", batch, None, too_large)
     machine.drivers.states[attempt] = Ended("the process is gone", words, "it failed")
 
 

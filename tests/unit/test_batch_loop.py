@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,9 @@ class Batch:
 
     def collect(self) -> None:
         raise AssertionError("no batch is small enough here")
+
+    def pieces(self) -> Any:
+        raise AssertionError("no driver of these prepares rows piece by piece")
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
         tools = tasks.TaskTools(self.ledger, self.target, SOURCE)

@@ -33,7 +33,7 @@ def test_a_brief_is_read_as_it_was_written(predecessor: Predecessor, gone: Owner
 
 def test_a_predecessor_of_another_release_is_not_guessed_at() -> None:
     text = Brief(Machine().stream, ME, None, NoPredecessor()).render().replace('"None"', '"Sleeping"')
-    with pytest.raises(ValueError, match="Sleeping is no predecessor"):
+    with pytest.raises(ValueError, match="Sleeping is not a predecessor"):
         Brief.parse(text)
 
 

@@ -11,6 +11,7 @@ import pytest
 from exactlyonce.control.bulkheads import Bulkheads, Store
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import StoreBusy
+from tests.unit.moved_clock import Clock
 
 ORDERS, RETURNS, CLICKS, VISITS = (
     Key("shop", "orders"),
@@ -18,15 +19,6 @@ ORDERS, RETURNS, CLICKS, VISITS = (
     Key("web", "clicks"),
     Key("web", "visits"),
 )
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

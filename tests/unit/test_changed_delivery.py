@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -70,6 +71,9 @@ class Batch:
 
     def collect(self) -> Sequence[Hashable] | None:
         return [row for key, span in self._ranges.items() for row in self._machine.topic.read(key, span)]
+
+    def pieces(self) -> Any:
+        raise AssertionError("no driver of these prepares rows piece by piece")
 
     def run_tasks(self, job: tasks.Job) -> list[tasks.TaskReport]:
         parts = enumerate(self._ranges.non_empty().items())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from exactlyonce.checkpoint import files
 from exactlyonce.checkpoint.generation import read_marker
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.connectors.registry import LEDGERS
+from exactlyonce.launch.port import Gone
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import Epoch, Positions
 from exactlyonce.reconcile.pass_context import Halted, Watching
@@ -32,7 +34,7 @@ from tests.combinations import in_full
 from tests.object_logs import ledger_on
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.objects import MemoryObjects
-from tests.unit.passes import FIRST, Machine
+from tests.unit.passes import FIRST, Died, Machine
 
 OTHER_SINK = {"files": {"path": "/out"}}
 
@@ -223,6 +225,64 @@ def test_a_stream_is_moved_for_good_by_adopting_its_checkpoint_where_that_tells_
     halted = [machine.run_pass() for _ in range(3)][-1]
     assert isinstance(halted, Halted), "the former ledger stands where the stream was, and must not land that again"
     assert machine.stands() == stood
+
+
+def test_a_checkpoint_is_adopted_whose_newest_generation_has_planned_nothing_yet(tmp_path: Path) -> None:
+    """The status knows the batch that the generation was published with; no other one ends there."""
+    machine, opened = suspended_in(PLACES[0], left_checkpointed, tmp_path)
+    asked_again(machine)
+    again = machine.run_until_a_driver_runs()
+    machine.land(again, 50, 60)
+    stood = machine.stands()
+    machine.drivers.states[again] = Gone("its node is lost")
+    rebuilt = machine.run_until_a_driver_runs()
+    assert rebuilt > again
+    assert "RebuildFromSink" in {kind for kind, _ in machine.reports}
+    machine.end(rebuilt)
+    machine.run_pass()
+    machine.now += timedelta(hours=1)
+    moved(machine, opened, PLACES[1], tmp_path)
+    marker = read_marker(machine.store)
+    assert marker is not None
+    machine.annotations = {ADOPT: marker.token}
+    asked_again(machine)
+    continues_from(machine, stood)
+
+
+def whose_node_was_lost(folder: Path) -> tuple[Machine, dict[str, Ledger]]:
+    """A stream that has landed one batch, and whose driver may or may not live."""
+    machine, opened = Machine(), dict[str, Ledger]()
+    machine.store.location = str(folder / "checkpoint")
+    PLACES[0].use(machine, opened, folder)
+    first = machine.run_until_a_driver_runs()
+    machine.land(first, 40, 30)
+    machine.drivers.states[first] = Gone("its node is lost")
+    machine.effects.clear()
+    return machine, opened
+
+
+def test_a_seed_that_nobody_published_is_not_adopted_though_a_batch_of_its_number_has_landed(tmp_path: Path) -> None:
+    """The operator dies before it publishes; the former driver proves dead, and its generation lands a batch of that number."""
+    whole, _ = whose_node_was_lost(tmp_path / "whole")
+    whole.run_until_a_driver_runs()
+    seeded = max(at for at, effect in enumerate(whole.effects) if effect.endswith("/offsets/2"))
+    machine, opened = whose_node_was_lost(tmp_path)
+    machine.dies_before = seeded + 1
+    with pytest.raises(Died):
+        machine.run_until_a_driver_runs()
+    machine.end(FIRST)
+    again = machine.run_until_a_driver_runs()
+    machine.land(again, 50, 60)
+    stood = machine.stands()
+    machine.end(again)
+    machine.run_pass()
+    machine.now += timedelta(hours=1)
+    moved(machine, opened, PLACES[1], tmp_path)
+    marker = read_marker(machine.store)
+    assert marker is not None
+    machine.annotations = {ADOPT: marker.token}
+    asked_again(machine)
+    continues_from(machine, stood)
 
 
 @pytest.mark.parametrize("back", [False, True], ids=["named", "left out again"])

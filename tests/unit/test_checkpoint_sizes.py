@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,9 @@ from exactlyonce.errors import StoreUnreachable
 from exactlyonce.monitor.checkpoints import INTERVAL_SECONDS, MOST_OBJECTS
 from exactlyonce.monitor.monitor import Clients, Monitor
 from exactlyonce.monitor.targets import StreamKey
+from tests.unit.event_loops import until
 from tests.unit.monitored_stores import Brokers, Database, series_of, target
+from tests.unit.moved_clock import Clock
 
 ORDERS = StreamKey("shop", "orders")
 OBJECTS, BYTES = "exactlyonce_checkpoint_objects", "exactlyonce_checkpoint_bytes"
@@ -54,15 +56,6 @@ class Location:
             self.at_once.remove(self.location)
 
 
-class Clock:
-    """A clock that a test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
@@ -83,12 +76,6 @@ def monitor(clock: Clock, told: list[str]) -> Monitor:
 def rounds(monitor: Monitor, count: int = 1) -> None:
     for _ in range(count):
         asyncio.run(monitor.round())
-
-
-async def until(so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not so():
-            await asyncio.sleep(0.01)
 
 
 def test_all_that_is_below_the_location_counts_however_many_answers_that_takes(monitor: Monitor) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
+from exactlyonce.checkpoint.checksums import contradict
 from exactlyonce.checkpoint.state import Damage, Damaged, Readable, read_generation
 from exactlyonce.connectors.kafka.codec import CODEC
 from tests.checkpoints import in_memory, readable
@@ -72,3 +75,13 @@ def _files_a_restart_depends_on(state: str, found: Readable) -> list[str]:
     paths = [f"{state}/metadata", f"{state}/offsets/{found.planned}"]
     paths += [f"{state}/offsets/{found.planned - 1}"] if found.planned else [f"{state}/sources/0/0"]
     return paths if found.checkpointed is None else [*paths, f"{state}/commits/{found.checkpointed}"]
+
+
+@pytest.mark.parametrize(("bytes_per_checksum", "is_contradicted"), [(0, True), (1, False), (2, False)])
+def test_a_checksum_file_may_have_chunks_of_any_size_but_of_none(
+    bytes_per_checksum: int, is_contradicted: bool
+) -> None:
+    content, size = b"v1\n{}", max(1, bytes_per_checksum)
+    parts = [content[start : start + size] for start in range(0, len(content), size)]
+    checksums = b"".join(zlib.crc32(part).to_bytes(4, "big") for part in parts)
+    assert contradict(b"crc\0" + bytes_per_checksum.to_bytes(4, "big") + checksums, content) is is_contradicted

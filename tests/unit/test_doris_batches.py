@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from exactlyonce.connectors.doris.spec import Tls
 from exactlyonce.errors import Unreachable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.rows import BatchStatus
@@ -21,11 +23,13 @@ from exactlyonce_spark.connectors.doris.exchange import Node
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
+from exactlyonce_spark.connectors.doris.tls import trust_of
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import DecidedElsewhere, LoadsInDoubt
 from testbed.doris.cluster import Fault
 from testbed.doris.servers import StandIn
+from tests.certificates import certificate
 from tests.doris import DATABASE, client, doris, ids
 from tests.ledgers import STREAM
 from tests.two_phase_stream import OF_A_BATCH, OF_A_FINISH, READS, Killed, World, killed_at, span_of
@@ -44,7 +48,7 @@ class DorisWorld(World):
     """What the resource names otherwise than the table that is there."""
 
     def target(self, permit: Permit | None = None) -> TwoPhaseTarget:
-        loads = Loads(replace(client(self.server.frontend), **self.changes), pause=lambda seconds: None)
+        loads = Loads(replace(client(*self.server.frontends), **self.changes), pause=lambda seconds: None)
         labels = LoadLabels(STREAM, "token-1")
         columns = (DorisFit("id", "`id`"),)
         return DorisTarget(loads, columns, labels, (permit or self.permit).epoch, self.published_for)
@@ -116,6 +120,26 @@ def test_a_decided_batch_is_finished_by_the_same_doris_with_one_more_frontend(wo
     world.changes = {"frontends": both}
     world.next_driver()
     assert world.seen() == ALL
+
+
+def test_a_decided_batch_lands_after_tls_was_turned_on_once_a_former_address_is_listed_as_the_message_says(
+    tmp_path: Path,
+) -> None:
+    ours = certificate(tmp_path, "doris")
+    with doris(frontends=2) as server:
+        before, after = (Node("127.0.0.1", int(one.rpartition(":")[2])) for one in server.frontends)
+        world = DorisWorld(server=server, changes={"frontends": (before,)})
+        dies_at(world, "batch.decided")
+        server.stop("frontend-2")
+        server.certificate, server.secure, server.backend_scheme = ours, frozenset({"frontend"}), "http"
+        server.start("frontend-2")
+        world.changes = {"frontends": (after,), "trust": trust_of(Tls.FRONTENDS, ours.read_text())}
+        with pytest.raises(DecidedElsewhere, match=r"list one of the former addresses in sink\.doris\.frontends"):
+            world.next_driver()
+        world.changes |= {"frontends": (after, before)}
+        world.next_driver()
+        assert world.seen() == ALL
+    crash_points.watch(lambda point: None)
 
 
 @pytest.mark.parametrize("point", OF_DORIS)

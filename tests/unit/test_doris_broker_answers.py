@@ -13,6 +13,7 @@ from exactlyonce.connectors.doris.broker_answers import (
     NoJob,
     Runs,
     is_refused_statement,
+    is_statement_for_later,
     job_of,
 )
 
@@ -110,7 +111,12 @@ def test_what_doris_never_says_of_a_job_cannot_be_read(rows: list[dict[str, obje
         (1045, "Access denied for user 'loader'@'10.0.0.1' (using password: YES)", True),
         (1105, "errCode = 2, detailMessage = Access denied; you need (at least one of) the (LOAD) privilege(s)", True),
         (1105, "errCode = 2, detailMessage = Unknown database 'shop'", True),
-        (1105, "errCode = 2, detailMessage = There are more than 100 unfinished load jobs, please retry later.", True),
+        (
+            1105,
+            "errCode = 2, detailMessage = Table orders has sequence column, need to specify the sequence column",
+            True,
+        ),
+        (1105, "errCode = 2, detailMessage = load_to_single is invalid property", True),
         (1105, "errCode = 2, detailMessage = \nmismatched input 'LABEL'", True),
         (1105, f"errCode = 2, detailMessage = Label [{LABEL}] has already been used.", False),
         (
@@ -126,3 +132,10 @@ def test_a_statement_is_taken_for_refused_only_where_no_job_can_be_made_of_it(
 ) -> None:
     """A frontend that is not the master sends it there, may hear nothing, and answers with an error of its own."""
     assert is_refused_statement(code, message) == refused
+    assert not is_statement_for_later(message)
+
+
+def test_a_statement_is_for_later_where_too_many_loads_wait() -> None:
+    message = "errCode = 2, detailMessage = There are more than 100 unfinished load jobs, please retry later."
+    assert is_statement_for_later(message)
+    assert not is_refused_statement(1105, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 
 import pytest
@@ -66,6 +66,14 @@ def dies_at(world: BrokerWorld, point: str, times: int = 1) -> None:
     killed_at(point, crash_points.watch, times)
     with pytest.raises(Killed) if times == 1 or point in COMES_TWICE else nullcontext():
         world.land()
+
+
+def answered(world: BrokerWorld, answers: Mapping[str, Answer]) -> None:
+    epoch = Epoch(world.permit.epoch + 1)
+    raise_epoch(world.ledger, new_stream(world.ledger), epoch)
+    record_answers(world.ledger, STREAM, epoch, BatchNumber(1), answers)
+    world.permit = claim_epoch(world.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+    world.finish()
 
 
 @contextmanager
@@ -194,15 +202,26 @@ def test_a_login_that_may_not_read_the_files_halts_the_stream_and_is_not_told(wo
     assert landed_once(world)
 
 
-def test_a_load_of_which_doris_counts_fewer_rows_halts_the_stream(world: BrokerWorld) -> None:
+@pytest.mark.parametrize("answer", [Answer.REMOVED, Answer.COMPLETED])
+def test_a_load_of_which_doris_counts_fewer_rows_halts_the_stream_until_a_person_has_made_the_table_whole(
+    world: BrokerWorld, answer: Answer
+) -> None:
     killed_at("submit.sent", crash_points.watch)
     with pytest.raises(Killed):
         world.land()
     job = next(iter(world.server.broker.jobs.values()))
     path = job.statement.file.removeprefix("s3://lake/staging/")
     world.folder.files[path] = b"".join(world.folder.files[path].splitlines(keepends=True)[:-1])
-    with pytest.raises(RowsPartlyLoaded, match="with 4 rows, which count"):
+    with pytest.raises(RowsPartlyLoaded, match="with 4 rows, and these count"):
         world.next_driver()
+    table, name = world.server.cluster.rows.database, f'"{DATABASE}.orders"'
+    if answer is Answer.REMOVED:
+        table.execute(f"delete from {name} where id < 5")
+    else:
+        table.execute(f"insert into {name} (id) values (4)")
+    answered(world, {one.label: answer for one in world.decided().committables})
+    assert landed_once(world)
+    assert bool(world.read_again) == (answer is Answer.REMOVED)
 
 
 def test_a_statement_that_is_refused_is_recorded_as_not_sent(world: BrokerWorld) -> None:
@@ -243,12 +262,7 @@ def test_a_load_that_doris_has_forgotten_halts_the_stream_and_a_person_answers(w
     with pytest.raises(LoadsInDoubt) as told:
         world.next_driver()
     assert f"SHOW TRANSACTION FROM `{DATABASE}` WHERE label = '{load.label}'" in str(told.value)
-    answers = {one.label: Answer.COMMITTED for one in world.decided().committables}
-    epoch = Epoch(world.permit.epoch + 1)
-    raise_epoch(world.ledger, new_stream(world.ledger), epoch)
-    record_answers(world.ledger, STREAM, epoch, BatchNumber(1), answers)
-    world.permit = claim_epoch(world.ledger, STREAM, epoch, f"claim-{epoch}")[0]
-    world.finish()
+    answered(world, {one.label: Answer.COMMITTED for one in world.decided().committables})
     assert landed_once(world)
 
 
@@ -265,7 +279,7 @@ def test_a_decided_file_of_another_location_is_neither_submitted_nor_taken_for_r
     dies_at(world, "batch.decided")
     world.folder.location = "s3a://lake/other"
     try:
-        with pytest.raises(FileElsewhere, match="give the former location back"):
+        with pytest.raises(FileElsewhere, match="name the former location again"):
             world.next_driver()
     finally:
         world.folder.location = "s3a://lake/staging"
@@ -280,7 +294,7 @@ def test_a_decided_file_with_other_columns_than_the_query_has_now_is_not_submitt
     world.columns = ("id", "total")
     for _ in range(2):
         with pytest.raises(
-            OtherColumns, match=r"waits in s3a://lake/staging/.+ \(id, total\): give the former transform back"
+            OtherColumns, match=r"waits in s3a://lake/staging/.+ \(id, total\): use the former transform"
         ):
             world.next_driver()
     world.columns = ("id",)

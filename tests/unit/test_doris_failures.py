@@ -21,12 +21,12 @@ from exactlyonce.connectors.doris.load_failures import (
     failure_of_frontend,
 )
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.restart import HaltStream, Restart, after_ending
 from exactlyonce_spark.connectors.doris.loads import Loads
-from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.failures import ending_of, refused_rows_of
 from testbed.doris.cluster import Fault, TwoPhases
 from testbed.doris.cluster import Login as LoginThere
 from testbed.doris.servers import StandIn
@@ -90,18 +90,27 @@ def problem_of(server: StandIn, body: bytes = GOOD, rows: int = 2) -> ExactlyOnc
     return told.value
 
 
-def endings(problem: ExactlyOnceError, *, in_batch: bool = True) -> set[Ending]:
-    """Return how a driver ends by an error of its own, and by one that a task has raised."""
+def told_by(problem: ExactlyOnceError) -> tuple[Exception, Exception]:
+    """Return an error of the driver's own, and what Spark tells of it where a task has raised it."""
     kind = type(problem)
-    of_a_task = RuntimeError(
+    return problem, RuntimeError(
         f"Job aborted.\n  File x\n{kind.__module__}.{kind.__qualname__}: {problem}\n\tat org.apache"
     )
-    return {ending_of(one, in_batch=in_batch)[0] for one in (problem, of_a_task)}
+
+
+def endings(problem: ExactlyOnceError, *, in_batch: bool = True) -> set[Ending]:
+    """Return how a driver ends by an error of its own, and by one that a task has raised."""
+    return {ending_of(one, in_batch=in_batch)[0] for one in told_by(problem)}
+
+
+def refused_rows(problem: ExactlyOnceError) -> set[int | None]:
+    """Return the number of refused rows that a driver tells, by an error of its own and by one of a task."""
+    return {refused_rows_of(ending_of(one, in_batch=True)[1]) for one in told_by(problem)}
 
 
 def step_after(ending: Ending) -> HaltStream | Restart:
     """Return what follows where one failure of a batch is as many as there may be."""
-    ended = Ended("the process is gone", LastWords(ending, "told", 7), "")
+    ended = Ended("the process is gone", LastMessage(ending, "told", 7), "")
     once = Recovery(max_failures_per_batch=1)
     step = after_ending(ended, None, None, None, ConsecutiveFailures(), once, NOW)
     assert isinstance(step, HaltStream | Restart)
@@ -133,6 +142,7 @@ def assert_the_stream_waits(problem: ExactlyOnceError) -> None:
 def test_rows_that_do_not_fit_the_table_are_to_blame_on_their_batch(server: StandIn) -> None:
     problem = problem_of(server, TOO_LONG)
     assert_its_batch_is_to_blame(problem)
+    assert refused_rows(problem) == {1}
     assert "refuses 1 of 2 rows" in str(problem)
     assert endings(problem, in_batch=False) == {Ending.REFUSED}, "of a decided batch there is nothing to pass over"
 
@@ -140,7 +150,9 @@ def test_rows_that_do_not_fit_the_table_are_to_blame_on_their_batch(server: Stan
 @pytest.mark.parametrize("message", OF_THE_ROWS)
 def test_rows_that_do_not_fit_are_known_without_a_number_of_them(server: StandIn, message: str) -> None:
     server.cluster.fails_with += [message]
-    assert_its_batch_is_to_blame(problem_of(server))
+    problem = problem_of(server)
+    assert_its_batch_is_to_blame(problem)
+    assert refused_rows(problem) == {None}
     assert len(server.seen) == 2, "tried once: a frontend was asked, and a backend"
 
 

@@ -97,7 +97,7 @@ def test_a_name_with_the_mark_that_quotes_names_is_refused() -> None:
 def test_columns_may_stand_in_any_order_and_some_may_be_missing_where_rows_are_appended() -> None:
     there = table(DorisColumn("Id", "BIGINT"), DorisColumn("note", "STRING"), DorisColumn("at", "DATETIMEV2"))
     fitted = fit_columns([YieldedColumn("NOTE", "string"), YieldedColumn("id", "int")], there, "t", Write.APPEND)
-    assert fitted == (DorisFit("note", "`NOTE`"), DorisFit("Id", "cast(`id` as string)"))
+    assert fitted == (DorisFit("note", "`NOTE`"), DorisFit("Id", "cast(`id` as string)", is_plain=True))
 
 
 @pytest.mark.parametrize(("write", "model"), [(Write.UPSERT, KeysModel.UNIQUE), (Write.AGGREGATE, KeysModel.AGGREGATE)])
@@ -195,7 +195,22 @@ def told(*entries: str, query: str, table_columns: str, write: Write = Write.APP
 
 def test_a_column_that_only_an_expression_reads_is_sent_as_text_under_its_own_name() -> None:
     fitted = told("id", "user", "users=hll_hash(user)", query="user id", table_columns="id users")
-    assert fitted == (DorisFit("user", "cast(`user` as string)"), DorisFit("id", "cast(`id` as string)"))
+    assert fitted == (
+        DorisFit("user", "cast(`user` as string)", is_plain=True),
+        DorisFit("id", "cast(`id` as string)", is_plain=True),
+    )
+
+
+@pytest.mark.parametrize(
+    "spark", ["string", "char(3)", "varchar(3)", "binary", "variant", "interval day", "array<int>", "struct<a:string>"]
+)
+def test_a_text_that_may_have_a_character_to_be_escaped_is_looked_at_for_one(spark: str) -> None:
+    """Otherwise a quote in a record would end its value, and what follows would be other columns."""
+    there = table(DorisColumn("c", "STRING"), DorisColumn("users", "HLL"))
+    name = "c" if fits(spark, "STRING") else "read"
+    entries = () if name == "c" else ("read", "users=hll_hash(read)")
+    (fitted,) = fit_columns([YieldedColumn(name, spark)], there, "t", Write.APPEND, columns_of(entries))
+    assert not fitted.is_plain
 
 
 def test_a_computed_column_is_one_that_a_row_names() -> None:

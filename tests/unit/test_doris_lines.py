@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Sequence
 
@@ -68,5 +69,41 @@ def test_a_text_that_is_no_utf8_is_refused() -> None:
 def test_rows_whose_names_alone_would_not_fit_into_one_array_are_written_row_by_row() -> None:
     """Texts that are NULL take next to no bytes in Arrow, and a million long names do in JSON."""
     names, rows = [letter * 800 for letter in "abc"], 1_000_000
-    first = next(lines_of_batches([pa.record_batch([pa.nulls(rows, pa.string())] * 3, list("xyz"))], names, ()))
+    first = bytes(next(lines_of_batches([pa.record_batch([pa.nulls(rows, pa.string())] * 3, list("xyz"))], names, ())))
     assert json.loads(first.split(b"\n")[0]) == dict.fromkeys(names)
+
+
+KINDS: dict[str, list[str | None]] = {
+    "plain": ["a", "", "é😀"],
+    "with a NULL": ["a", None, "b"],
+    "to be escaped": ['"', "\\", "\x1f"],
+    "documents": ['{"a": 1}', "2", "null"],
+    "of numbers": ["1", "-2.50", "2026-01-02 03:04:05"],
+    "of numbers with a NULL": [None, "true", "1.0E10"],
+}
+
+
+@pytest.mark.parametrize("kinds", list(itertools.product(KINDS, repeat=3)), ids=", ".join)
+def test_columns_of_each_kind_stand_beside_each_other(kinds: tuple[str, str, str]) -> None:
+    """How a column is written depends on what is in it, and its neighbours have the quotes of plain ones."""
+    names = list("xyz")
+    documents = {name for name, kind in zip(names, kinds, strict=True) if kind == "documents"}
+    plain = {name for name, kind in zip(names, kinds, strict=True) if kind.startswith("of numbers")}
+    rows = pa.record_batch([pa.array(KINDS[kind], pa.string()) for kind in kinds], names)
+    body = b"".join(lines_of_batches([rows], names, documents, plain)).decode()
+    expected = [
+        {
+            name: json.loads(KINDS[kind][at] or "") if kind == "documents" else KINDS[kind][at]
+            for name, kind in zip(names, kinds, strict=True)
+        }
+        for at in range(3)
+    ]
+    assert [json.loads(line) for line in body.removesuffix("\n").split("\n")] == expected
+
+
+@pytest.mark.parametrize("text", ['"', "\\", "\x00", "\x1f"])
+def test_a_text_beside_the_part_of_a_batch_that_is_written_has_no_say(text: str) -> None:
+    """All texts of a column lie one behind the other; only those of the part are looked at."""
+    whole = batch(list("0123"), [text, "b", "c", text], ["1"] * 4)
+    assert read([whole.slice(1, 2)]) == [("1", "b", 1), ("2", "c", 1)]
+    assert read([whole.slice(2, 2)]) == [("2", "c", 1), ("3", text, 1)]

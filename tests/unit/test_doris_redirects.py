@@ -21,8 +21,8 @@ def server() -> Iterator[StandIn]:
 
 
 LOCATIONS = {
-    "https://127.0.0.1:9/api/shop/orders/_stream_load": "away from http",
-    "ftp://127.0.0.1:9/api/shop/orders/_stream_load": "away from http",
+    "https://127.0.0.1:9/api/shop/orders/_stream_load": "away from http, which is what sink.doris.tls asks for",
+    "ftp://127.0.0.1:9/api/shop/orders/_stream_load": "away from http, which is what sink.doris.tls asks for",
     "http://127.0.0.1:9/latest/meta-data": "to another path",
     "http://127.0.0.1:9/api/shop/others/_stream_load": "to another path",
     "http://127.0.0.1/api/shop/orders/_stream_load": "to what is not an address",
@@ -39,6 +39,16 @@ def test_a_frontend_cannot_send_us_anywhere(server: StandIn, location: str) -> N
     with pytest.raises(DorisRefused, match=f"sends us {LOCATIONS[location]}; nothing was sent there"):
         client(server.frontend).load("a", COLUMNS, lambda: [lines({"id": 1})])
     assert [one.server for one in server.seen] == ["frontend"]
+
+
+@pytest.mark.parametrize(
+    ("location", "advice"),
+    [("https://be:8050/x", "It speaks TLS: set sink.doris.tls"), ("http://be:8040/y", "Let Doris name its servers by")],
+)
+def test_each_refusal_has_the_advice_that_ends_it(location: str, advice: str) -> None:
+    with pytest.raises(RedirectRefused) as told:
+        redirected(location, "/x")
+    assert told.value.advice.startswith(advice)
 
 
 @pytest.mark.parametrize(

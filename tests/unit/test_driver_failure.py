@@ -9,11 +9,12 @@ import pytest
 
 from exactlyonce.api.source import Source
 from exactlyonce.errors import LedgerUnreachable, TransactionTooLong
-from exactlyonce.launch.last_words import parse_last_words
+from exactlyonce.launch.last_message import LastMessage, parse_last_message
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce_spark.batch import BatchLoop
+from exactlyonce_spark.connectors.doris.loads import RowsUnfit
 from exactlyonce_spark.driver_failure import Claimed, failed
 
 FORMAT = {"type": "Json", "schema": "id BIGINT"}
@@ -28,8 +29,8 @@ class Unreachable:
         raise LedgerUnreachable("it does not answer")
 
 
-def message_of(problem: Exception, source: dict[str, Any], partitions: int = 0) -> str:
-    """Return the message as the launcher reads it, of a batch of so many partitions."""
+def words_of(problem: Exception, source: dict[str, Any], partitions: int = 0) -> LastMessage:
+    """Return the last message as the launcher reads it, of a batch of so many partitions."""
     ranges = Ranges({Partition("orders", number): OffsetRange(10**12, 10**12 + 9) for number in range(partitions)})
     planned = SimpleNamespace(number=BatchNumber(4), ranges=ranges)
     claimed = Claimed(
@@ -39,9 +40,13 @@ def message_of(problem: Exception, source: dict[str, Any], partitions: int = 0) 
         Source.model_validate(source),
     )
     loop = cast("BatchLoop", SimpleNamespace(in_hand=planned))
-    words = parse_last_words(failed(problem, claimed, loop, asks_again=False).render())
+    words = parse_last_message(failed(problem, claimed, loop, asks_again=False).render())
     assert words is not None
-    return words.message
+    return words
+
+
+def message_of(problem: Exception, source: dict[str, Any], partitions: int = 0) -> str:
+    return words_of(problem, source, partitions).message
 
 
 @pytest.mark.parametrize(
@@ -73,3 +78,17 @@ def test_the_limits_are_told_also_where_a_long_error_and_many_ranges_leave_littl
 
 def test_a_batch_that_failed_otherwise_is_not_to_be_made_smaller() -> None:
     assert "What limits" not in message_of(RuntimeError("relation does not exist"), KAFKA)
+
+
+@pytest.mark.parametrize(
+    ("problem", "count"),
+    [
+        (RowsUnfit("Doris refuses 3 of 500 rows, so none is loaded: too many filtered rows (label a)."), 3),
+        (RowsUnfit("Doris refuses some of 500 rows, so none is loaded: unqualified (label a)."), None),
+        (RowsUnfit("Doris took 498 of 500 rows (2 filtered, 0 not selected); the load a is aborted."), 2),
+        (RowsUnfit("Doris took 498 of 500 rows (0 filtered, 2 not selected); the load a is aborted."), None),
+        (RuntimeError("A record says: Doris refuses 3 of 500 rows, so none is loaded: "), None),
+    ],
+)
+def test_a_last_message_tells_how_many_rows_doris_has_filtered(problem: Exception, count: int | None) -> None:
+    assert words_of(problem, KAFKA).refused_rows == count

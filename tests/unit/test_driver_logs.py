@@ -88,7 +88,7 @@ def test_a_pod_that_is_not_there_is_named_with_those_that_are(
     assert (result.exit_code, result.stdout, result.stderr) == (1, "", f"{said}\n")
 
 
-def test_where_every_pod_is_gone_the_last_words_are_told(server: ApiServerInMemory) -> None:
+def test_where_every_pod_is_gone_the_last_message_are_told(server: ApiServerInMemory) -> None:
     server.pods.clear()
     driver = {"attempt": 17, "ended": "Died", "message": "The kernel killed it."}
     server.streams["orders"] = changed(STREAM, {"status.driver": driver})

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from exactlyonce_spark import crash_points, metrics
+from exactlyonce_spark import crash_points, loads_told, metrics
 from exactlyonce_spark.metrics import DriverMetrics, MetricsServer
+from exactlyonce_spark.two_phase_finish import LoadsInDoubt
+from exactlyonce_spark.two_phase_landing import NotCommitted
+from tests.two_phase_stream import Watch, World, decided_and_dead
 
 
 class Clock:
@@ -88,6 +91,54 @@ def test_each_load_that_the_sink_has_answered_for_is_counted_before_the_first_ba
     for point in ("finish.read", "commit.answered", "commit.answered", "finish.landed"):
         counted.reached(point)
     assert values(counted.text())["exactlyonce_driver_loads_total", ""] == 2
+
+
+def by_state(counted: DriverMetrics) -> dict[str, float]:
+    return {
+        sample.labels["state"]: sample.value
+        for family in text_string_to_metric_families(counted.text())
+        for sample in family.samples
+        if sample.name == "exactlyonce_driver_newest_loads"
+    }
+
+
+@pytest.fixture
+def told() -> Iterator[DriverMetrics]:
+    counted = DriverMetrics(Clock())
+    loads_told.watch(counted)
+    yield counted
+    loads_told.watch(None)
+
+
+def test_the_states_of_the_latest_loads_are_those_that_the_sink_has_told(told: DriverMetrics, passed: Watch) -> None:
+    """Two loads of the first batch; the sink aborts the second one, whose rows are then made again."""
+    world, seen = World(), []
+    nothing = dict.fromkeys(("prepared", "committed", "aborted", "unknown"), 0.0)
+    assert by_state(told) == nothing
+
+    def note(point: str) -> None:
+        if point == "commit.answered":
+            world.store.abort_by_itself(lambda: True)
+        if point in ("batch.decided", "commit.answered"):
+            seen.append(by_state(told))
+
+    passed(note)
+    with pytest.raises(NotCommitted):
+        world.land()
+    assert seen == [{**nothing, "prepared": 2}, {**nothing, "prepared": 1, "committed": 1}]
+    assert by_state(told) == {**nothing, "committed": 1, "aborted": 1}
+    passed(lambda point: None)
+    world.next_driver()
+    assert by_state(told) == {**nothing, "committed": 1}, "of the rows that were made again; the other load is settled"
+
+
+def test_a_load_that_the_sink_has_forgotten_is_told_as_unknown(told: DriverMetrics, passed: Watch) -> None:
+    world = World()
+    decided_and_dead(world, passed)
+    world.store.forget()
+    with pytest.raises(LoadsInDoubt):
+        world.next_driver()
+    assert by_state(told)["unknown"] == 2
 
 
 def test_loads_are_counted_by_what_remembers_their_labels_whatever_a_stream_calls_it() -> None:

@@ -13,7 +13,7 @@ from exactlyonce.errors import (
     SecretMissing,
     SourceUnreachable,
 )
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.ledger.fence import EpochOvertaken, Fenced
 from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.planned import PositionsDiffer, StagedRowsLost

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,12 +17,25 @@ from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.lease import NotLeading
-from exactlyonce.ledger.rows import Owner
+from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.history import FailureSummary
+from exactlyonce.ledger.rows import (
+    NO_POSITIONS,
+    BatchRow,
+    BatchStatus,
+    DatabaseIdentity,
+    FailureStatus,
+    LedgerView,
+    Owner,
+    StreamRow,
+)
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from tests.resource_documents import changed, document
 
 OURS = Owner("cluster-1", "shop/orders/u-1")
 COPY = changed(document(), {"metadata.uid": "u-1"})
 TOKEN = "token-1"
+DATABASE = DatabaseIdentity("1", 5)
 
 
 @dataclass
@@ -30,15 +44,28 @@ class OneRow:
 
     owner: Owner | None
     forgotten: list[Owner] = field(default_factory=list)
+    batch: BatchRow | None = None
+    released: bool = True
+    decided: BatchNumber | None = None
+    replayed_at: datetime | None = None
+
+    def summed_failures(
+        self, stream_id: str, statuses: Collection[FailureStatus], moments: Sequence[datetime]
+    ) -> FailureSummary:
+        """Return a range of 20 records that a replay has landed, if there is one."""
+        assert tuple(statuses) == (FailureStatus.REPLAYED,)
+        at = self.replayed_at
+        return FailureSummary(at, tuple(20 if at is not None and at > moment else 0 for moment in moments))
 
     def view(self, stream_id: str) -> Any:
         """Return the row."""
         assert stream_id == "shop/orders"
-        return (
-            None
-            if self.owner is None
-            else SimpleNamespace(stream=SimpleNamespace(stream_id=stream_id, owner=self.owner, token=TOKEN))
-        )
+        if self.owner is None:
+            return None
+        number, batches = (None, ()) if self.batch is None else (self.batch.batch, (self.batch,))
+        row = StreamRow(stream_id, TOKEN, self.owner, DATABASE, Epoch(3), None, Epoch(3), self.released, number)
+        decided = None if self.decided is None else DecidedBatch(self.decided, ())
+        return LedgerView(row, NO_POSITIONS, batches, decided=decided)
 
     def forget(self, stream_id: str, owner: Owner) -> None:
         """Write it down."""
@@ -60,7 +87,12 @@ def files(folder: Path) -> set[str]:
     return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
 
 
-def erased(ledger: OneRow, store: LocalLogStore, may_act: Callable[[], bool] = lambda: True) -> str | None:
+def erased(
+    ledger: OneRow,
+    store: LocalLogStore,
+    may_act: Callable[[], bool] = lambda: True,
+    resource: dict[str, Any] = COPY,
+) -> str | None:
     """Erase what the resource names."""
     places = Bulkheads(1)
     erasable = SimpleNamespace(
@@ -69,7 +101,7 @@ def erased(ledger: OneRow, store: LocalLogStore, may_act: Callable[[], bool] = l
     parts: Any = SimpleNamespace(
         cluster=SimpleNamespace(cluster_id="cluster-1"), erasable=lambda stream: erasable, may_act=may_act
     )
-    return erase(parts, COPY)
+    return erase(parts, resource)
 
 
 def test_what_is_its_own_goes_and_doing_it_again_is_harmless(tmp_path: Path) -> None:
@@ -114,6 +146,71 @@ def test_a_checkpoint_that_is_marked_as_another_streams_stays_whatever_its_token
     assert left is not None
     assert "is marked as that of another stream" in left
     assert (files(tmp_path), ledger.forgotten) == (before, [OURS])
+
+
+INTO_A_TABLE = changed(COPY, {"spec.sink": {"delta": {"location": "/lake/orders"}}})
+
+
+def batch_41(status: BatchStatus) -> BatchRow:
+    """The latest batch, of one partition."""
+    return BatchRow(BatchNumber(41), Epoch(3), status, Ranges({Partition("orders", 0): OffsetRange(70, 90)}))
+
+
+def test_a_batch_that_a_dead_driver_landed_and_may_not_have_shown_is_named_as_its_record_goes(tmp_path: Path) -> None:
+    ledger = OneRow(OURS, batch=batch_41(BatchStatus.LANDED), released=False)
+    left = erased(ledger, location(tmp_path, "token-of-another"), resource=INTO_A_TABLE)
+    assert ledger.forgotten == [OURS]
+    assert left is not None
+    assert left.startswith(
+        "Batch 41 has landed by the ledger, and the driver that landed it did not end by its own word: its"
+    )
+    assert "this: batch 41 (orders-0 [70, 90)). The checkpoint in" in left
+
+
+def test_a_batch_that_is_decided_and_not_committed_is_named_as_its_record_goes(tmp_path: Path) -> None:
+    ledger = OneRow(OURS, batch=batch_41(BatchStatus.DECIDED), decided=BatchNumber(41))
+    left = erased(ledger, location(tmp_path))
+    assert left is not None
+    assert left.startswith(
+        "Batch 41 is decided in the ledger and not committed in the sink: some or all of its rows are not"
+    )
+    assert left.endswith("batch 41 (orders-0 [70, 90)).")
+
+
+@pytest.mark.parametrize(
+    ("status", "released", "resource"),
+    [
+        (BatchStatus.LANDED, True, INTO_A_TABLE),
+        (BatchStatus.SEEDED, False, INTO_A_TABLE),
+        (BatchStatus.LANDED, False, COPY),  # in one transaction with its rows
+    ],
+)
+def test_a_batch_whose_rows_are_known_to_be_shown_is_not_named(
+    tmp_path: Path, status: BatchStatus, released: bool, resource: dict[str, Any]
+) -> None:
+    ledger = OneRow(OURS, batch=batch_41(status), released=released)
+    assert erased(ledger, location(tmp_path), resource=resource) is None
+
+
+INTO_FILES = changed(COPY, {"spec.sink": {"files": {"path": "/lake/orders"}}})
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("batch", "resource", "is_told"),
+    [
+        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), INTO_FILES, True),
+        (replace(batch_41(BatchStatus.SEEDED), landed_at=NOON + timedelta(hours=1)), INTO_FILES, True),
+        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON + timedelta(hours=1)), INTO_FILES, False),
+        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), COPY, False),
+    ],
+    ids=["no batch since", "a seed since", "a batch since", "rows in the ledger's database"],
+)
+def test_what_a_replay_landed_and_no_batch_has_shown_is_named_as_its_record_goes(
+    tmp_path: Path, batch: BatchRow, resource: dict[str, Any], is_told: bool
+) -> None:
+    left = erased(OneRow(OURS, batch=batch, replayed_at=NOON), location(tmp_path), resource=resource)
+    assert (left is not None and left.startswith("20 records were landed by replays, in files")) is is_told
 
 
 class AdoptedMeanwhile(LocalLogStore):

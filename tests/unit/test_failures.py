@@ -6,7 +6,7 @@ import psycopg2
 import pytest
 
 from exactlyonce.errors import BatchTooLarge, TransactionTooLong
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce_spark.failures import ending_of, is_too_large
 
 SAID = 'null value in column "id" violates not-null constraint'

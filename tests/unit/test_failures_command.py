@@ -14,6 +14,7 @@ from exactlyonce.cli import cluster_offsets
 from exactlyonce.cli.dead_letters import dump
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.cli.main import main
+from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from tests.ledgers import P0, P1, STREAM, started
@@ -48,9 +49,13 @@ def file(tmp_path: Path) -> Path:
     return written
 
 
+def ledger_of(file: Path) -> OpenLedger:
+    return open_stream(choose_stream(file, None), file.parent / "state", file.parent).ledger
+
+
 @pytest.fixture
 def failed(file: Path) -> Path:
-    ledger = open_stream(choose_stream(file, None), file.parent / "state", file.parent).ledger
+    ledger = ledger_of(file)
     ledger.prepare()
     started(ledger)
     with ledger.transaction() as transaction:
@@ -58,9 +63,10 @@ def failed(file: Path) -> Path:
     return file
 
 
-def run(file: Path, command: str, *arguments: str) -> Result:
+def run(file: Path, command: str, *arguments: str, columns: int = 200) -> Result:
     options = ["--state", str(file.parent / "state"), "--secrets", str(file.parent)]
-    return CliRunner().invoke(main, [command, str(file), *options, *arguments], env={"COLUMNS": "200"})
+    command_line = [*command.split(), str(file), *options, *arguments]
+    return CliRunner().invoke(main, command_line, env={"COLUMNS": str(columns)})
 
 
 def ids(file: Path, *arguments: str) -> list[str]:
@@ -104,7 +110,7 @@ def test_a_range_is_told_with_everything_that_is_known_of_it(failed: Path) -> No
 
 
 def test_an_error_is_shown_whole_however_long_it_is(failed: Path) -> None:
-    ledger = open_stream(choose_stream(failed, None), failed.parent / "state", failed.parent).ledger
+    ledger = ledger_of(failed)
     with ledger.transaction() as transaction:
         transaction.write_failures(
             STREAM, (row(20, P0, 400, 401, FailureStatus.OPEN, "and so forth " * 1000 + "the cause"),)
@@ -200,7 +206,7 @@ class FakeCluster:
 
 
 def test_a_stream_of_a_cluster_is_asked_through_its_own_ledger(failed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = open_stream(choose_stream(failed, None), failed.parent / "state", failed.parent).ledger
+    opened = ledger_of(failed)
     monkeypatch.setattr("exactlyonce.cli.asked_ledger.cluster_of", lambda options: (FakeCluster(failed), "shop"))
     monkeypatch.setattr(cluster_offsets, "cluster_ledger", lambda cluster, stream: opened)
     result = CliRunner().invoke(main, ["failures", "orders", "-n", "shop", "-o", "json"])

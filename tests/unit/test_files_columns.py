@@ -117,8 +117,8 @@ def test_columns_are_kept_under_a_name_of_their_content() -> None:
 def test_a_folder_that_takes_no_files_is_recognised_in_what_spark_tells() -> None:
     told = "Job aborted.\nCaused by: java.io.IOException: No space left on device\n\tat java.base/x"
     assert FAILURES.outage(told) == (
-        "No file can be written to the path of sink.files (No space left on device); nothing was landed by this. Make the "
-        "path writable, or free space on it."
+        "No file can be written to the sink's folder (No space left on device); nothing was landed by this. Make the "
+        "folder writable, or free space on it."
     )
     assert FAILURES.outage("java.io.IOException: Broken pipe") is None
 

@@ -13,7 +13,7 @@ from exactlyonce.connectors.files.connector import FILES, address_of
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.driver_document import Image
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.schema.places import S3A_BUCKETS

@@ -57,7 +57,7 @@ def test_columns_that_were_changed_are_not_believed_under_their_old_name(
     file = tmp_path / SCHEMAS / f"{digest(COLUMNS)}.json"
     file.write_text(content)
     for columns in (OTHER, COLUMNS):
-        with pytest.raises(FilesLost, match=rf"{file}, which tells the columns .* is missing or was changed"):
+        with pytest.raises(FilesLost, match=rf"{file}, which holds the columns .* is missing or was changed"):
             target_in(tmp_path, columns).recover(landed, BatchNumber(1))
     with pytest.raises(FilesLost, match="is missing or was changed"):
         target_in(tmp_path).recover({}, None)

@@ -13,7 +13,7 @@ import pytest
 
 from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Write
 from exactlyonce.connectors.files.spec import FileFormat, FilesSink
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
 from exactlyonce_spark.connectors.files.folders import Folder, FolderUnwritable, RowsMissing, told_if_unwritable
@@ -96,8 +96,8 @@ def test_a_disk_that_takes_no_file_is_an_outage_and_no_failure_of_the_batch(
     ending, message = ending_of(caught.value, in_batch=True)
     assert ending is Ending.UNREACHABLE
     assert message == (
-        "No file can be written to the path of sink.files ([Errno 28] No space left on device: '/lake/orders/part-0'); "
-        "nothing was landed by this. Make the path writable, or free space on it."
+        "No file can be written to the sink's folder ([Errno 28] No space left on device: '/lake/orders/part-0'); "
+        "nothing was landed by this. Make the folder writable, or free space on it."
     )
 
 

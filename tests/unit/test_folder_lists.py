@@ -11,6 +11,7 @@ from exactlyonce.connectors.files.source_lists import (
     FileList,
     FileLists,
     Known,
+    ListUnfit,
     MalformedList,
     name_of,
     parse,
@@ -18,7 +19,8 @@ from exactlyonce.connectors.files.source_lists import (
     render,
 )
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
-from exactlyonce.errors import StoreUnreachable
+from exactlyonce.launch.last_message import Ending
+from exactlyonce_spark.failures import ending_of
 from tests.folder_in_memory import source_file
 from tests.simulation.files import MemoryStore
 
@@ -147,8 +149,16 @@ def test_what_is_not_a_list_is_named_and_never_read_as_one(content: bytes) -> No
     store = MemoryStore()
     at = after(NOTHING_READ, [source_file("a")])
     store.files[f"{FOLDER}/{name_of(NOTHING_READ, at)}"] = content
-    with pytest.raises(StoreUnreachable, match="is not a list of files"):
+    with pytest.raises(ListUnfit, match="is not a list of files") as problem:
         FileLists(store, FOLDER).known(at)
+    assert ending_of(problem.value, in_batch=False)[0] is Ending.REFUSED, "waiting mends nothing"
+
+
+def test_a_list_without_files_says_nothing_and_is_not_followed_to_itself_for_ever() -> None:
+    store = MemoryStore()
+    at = after(NOTHING_READ, [source_file("a")])
+    store.files[f"{FOLDER}/{name_of(at, at)}"] = render(FileList(at, at, ()))
+    assert FileLists(store, FOLDER).known(at) is None
 
 
 def test_a_list_that_was_changed_is_noticed_by_its_position() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from datetime import timedelta
 
 import pytest
 
+from exactlyonce.connectors.files.source_lines import FileUnreadable
 from exactlyonce.connectors.files.source_lists import FileLists
 from exactlyonce.connectors.files.source_plan import FileChanged, FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, count_of
@@ -237,6 +239,21 @@ def test_what_a_restored_ledger_has_forgotten_is_named_where_its_files_are_gone(
     assert planned(query.planner(), NOTHING_READ)[1] == ["0", "2"], "the lists were removed, as the sentence says"
 
 
+def test_where_more_files_are_gone_than_a_sentence_names_it_says_where_all_names_are(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number) for number in range(9)))
+    planned(query.planner(files=9), NOTHING_READ)
+    query.folder.held.clear()
+
+    with pytest.raises(
+        FilesGone, match=r"0, 1, 2, 3, 4 and 4 more\. .*each name, one per line\): \S*/source/\S*\.$"
+    ) as told:
+        query.planner().end(NOTHING_READ)
+
+    (named,) = [name for name in query.store.files if name in str(told.value)]
+    lines = query.store.files[named].decode().splitlines()
+    assert [json.loads(line)[0] for line in lines[2:]] == [f"{number}" for number in range(9)]
+
+
 def test_a_file_that_a_superseded_driver_removes_is_named_however_late_it_does(query: Query) -> None:
     """By its ledger the file had landed; by the ledger that was set back since it has not."""
     query.folder.put(*(source_file(f"{number}", number) for number in range(6)))
@@ -259,3 +276,24 @@ def test_a_ledger_that_stands_in_front_of_a_compact_list_is_served_by_what_that_
         reached.append(at)
 
     assert planned(query.planner(), reached[2])[1] == ["03", "04"]
+
+
+def test_a_file_whose_records_cannot_be_counted_is_a_batch_of_its_own_and_no_other_file_fails_with_it() -> None:
+    folder = MemoryFolder()
+    folder.put(*(source_file(name, number) for number, name in enumerate(("a", "damaged", "b", "c"))))
+
+    def count(file: SourceFile) -> int:
+        if file.path == "damaged":
+            raise FileUnreadable("it is damaged")
+        return 1
+
+    planner = FolderPlanner(
+        folder,
+        FileLists(MemoryStore(), "source"),
+        FileLimit(100, 1000, records=3),
+        Ready(NO_AGE, latest_first=False),
+        SetClock(),
+        count,
+    )
+
+    assert all_planned(planner) == [["a"], ["damaged"], ["b", "c"]]

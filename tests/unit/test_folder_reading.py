@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import os
 from collections.abc import Callable
@@ -11,9 +12,9 @@ import pytest
 
 from exactlyonce.connectors.files import source_lines
 from exactlyonce.connectors.files.source_folder import LocalFolder
-from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter
+from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter, NameUnreadable
 from exactlyonce.connectors.files.source_plan import FileChanged
-from exactlyonce.errors import OriginMissing, SourceUnreachable
+from exactlyonce.errors import OriginMissing, SourceRefused, SourceUnreachable
 from exactlyonce_spark.connectors.files.source_rows import Taken
 
 
@@ -141,7 +142,7 @@ def test_a_line_that_no_task_could_hold_is_named(tmp_path: Path, monkeypatch: py
 def test_a_name_that_is_no_text_is_named(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.json")).write_text("{}")
 
-    with pytest.raises(FileUnreadable, match=r"whose name is not UTF-8 \(\?.json\); rename it"):
+    with pytest.raises(NameUnreadable, match=r"whose name is not UTF-8 \(\?.json\); rename it"):
         LocalFolder(str(tmp_path)).files()
 
 
@@ -196,5 +197,29 @@ def test_a_file_that_may_not_go_is_told_of_the_source(tmp_path: Path) -> None:
     (tmp_path / "archive").write_text("no folder")
     folder = LocalFolder(str(tmp_path / "incoming"))
 
-    with pytest.raises(SourceUnreachable, match=r"a has landed and could not be taken away .* on the volume of path"):
+    with pytest.raises(SourceUnreachable, match=r"a has landed and could not be taken away"):
         folder.archive(folder.files(), str(tmp_path / "archive"))
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        (errno.EPERM, "a has landed .*protected_hardlinks.* or set cleanSource: Delete or Off"),
+        (errno.EXDEV, "a has landed .* archivePath is on another volume"),
+    ],
+)
+def test_a_file_that_the_system_does_not_let_link_halts_the_stream_which_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, sentence: str
+) -> None:
+    (tmp_path / "incoming").mkdir()
+    (tmp_path / "incoming" / "a").write_text("a")
+    folder = LocalFolder(str(tmp_path / "incoming"))
+
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    with pytest.raises(SourceRefused, match=sentence):
+        folder.archive(folder.files(), str(tmp_path / "archive"))
+    assert paths(folder) == {"a"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from exactlyonce.launch.driver_document import DriverDocument
-from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
+from exactlyonce.launch.last_message import Ending, LastMessage, parse_cut_message, parse_last_message
 from exactlyonce.launch.port import Orders, ShrunkLimit
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce_spark.failures import is_too_large
@@ -40,15 +40,15 @@ def test_a_limit_reaches_the_driver_in_its_document() -> None:
     assert DriverDocument.parse(plain.render()).limit is None
 
 
-def test_last_words_say_that_a_batch_was_too_large_even_where_they_were_cut() -> None:
-    words = LastWords(Ending.BATCH_FAILED, "It took too long.", 7, '{"orders":{"0":[0,5]}}', too_large=True)
-    assert parse_last_words(words.render()) == words
-    cut = parse_cut_words(words.render()[:60])
+def test_last_message_say_that_a_batch_was_too_large_even_where_they_were_cut() -> None:
+    words = LastMessage(Ending.BATCH_FAILED, "It took too long.", 7, '{"orders":{"0":[0,5]}}', too_large=True)
+    assert parse_last_message(words.render()) == words
+    cut = parse_cut_message(words.render()[:60])
     assert cut is not None
     assert (cut.batch, cut.too_large) == (7, True)
-    plain = LastWords(Ending.BATCH_FAILED, "No.", 7)
+    plain = LastMessage(Ending.BATCH_FAILED, "No.", 7)
     assert "tooLarge" not in plain.render()
-    cut = parse_cut_words(plain.render()[:45])
+    cut = parse_cut_message(plain.render()[:45])
     assert cut is not None
     assert (cut.batch, cut.too_large) == (7, False)
 

@@ -19,20 +19,12 @@ from exactlyonce.control.guarded_stores import PASS_SECONDS, GuardedLedger, Guar
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import PassTooLong, StoreBusy
 from tests.resource_documents import document
+from tests.unit.moved_clock import Clock
 
 KEYS = {"host": "db.example", "port": "5432", "dbname": "shop", "user": "lands", "password": "p"}
 
 
 KAFKA = KafkaAddress(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)), {})
-
-
-class Clock:
-    """A clock that a test moves."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def name_of(namespace: str = "shop", **changes: str) -> str:

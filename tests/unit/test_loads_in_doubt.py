@@ -97,7 +97,8 @@ def test_a_person_who_has_found_what_became_of_forgotten_loads_lets_the_stream_g
     world.store.forget()
     passed(lambda point: None)
     with pytest.raises(
-        LoadsInDoubt, match=r"annotate the stream exactlyonce\.dev/settle-loads with LABEL=Committed or"
+        LoadsInDoubt,
+        match=r"annotate the stream exactlyonce\.dev/settle-loads with LABEL=Committed where it has all of them",
     ):
         world.next_driver()
     in_doubt = world.decided_labels()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -12,10 +13,12 @@ from exactlyonce.api.status import Phase
 from exactlyonce.control import metrics
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.errors import LedgerUnreachable, SourceUnreachable
-from exactlyonce.monitor import series
+from exactlyonce.monitor import labelled_series, series
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
+from exactlyonce.monitor.metric import Kind
 from exactlyonce.monitor.monitor import Clients, Monitor
+from exactlyonce.monitor.replays import ReplaysView
 from exactlyonce.monitor.targets import Life, StreamKey
 from tests.resource_documents import document
 from tests.unit.monitored_stores import (
@@ -122,6 +125,39 @@ def test_stores_that_do_not_answer_never_take_all_threads() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(play(), 60))
+
+
+def test_what_failed_is_held_and_was_replayed_is_told_for_each_stream() -> None:
+    told = {
+        "open_ranges": 2, "failed_records": 3, "quarantined_ranges": 4, "quarantined_records": 5, "replayed_ranges": 6,
+        "replayed_records": 7, "quarantined_since": 8.0, "letters_held": 9,
+    }  # fmt: skip
+    monitor = fleet(Brokers({"orders": 9}), Database({"shop/orders": 4}, more=told), "orders")
+    recovery: dict[str, Any] = {"spec.recovery": {"onPoisonBatch": "Bisect", "maxQuarantined": 10}}
+    monitor.watch(target(**recovery))
+    asyncio.run(monitor.round())
+    found = series_of(monitor)
+    named = {
+        "failed_ranges": 2, "failed_records": 3, "quarantined_ranges": 4, "quarantined_records": 5, "replayed_ranges": 6,
+        "replayed_records": 7, "quarantined_since_timestamp_seconds": 8, "dead_letters_held": 9,
+        "quarantine_limit_records": 10,
+    }  # fmt: skip
+    for name, value in named.items():
+        assert found[f"exactlyonce_stream_{name}"] == {"shop/orders": value}, name
+    monitor.watch(target())
+    asyncio.run(monitor.round())
+    assert "exactlyonce_stream_quarantine_limit_records" not in series_of(monitor), "it quarantines nothing"
+
+
+def test_the_replays_of_a_stream_are_series_until_the_last_one_has_ended() -> None:
+    monitor = fleet(Brokers({"orders": 9}), Database({"shop/orders": 4}), "orders")
+    monitor.noted_replays(ORDERS, ReplaysView(2, 1, {"asked": 30, "replayed": 12}, 77.0, "mend"))
+    found = series_of(monitor)
+    assert found["exactlyonce_stream_replays"] == {"shop/orders/Pending": 2, "shop/orders/Running": 1}
+    assert found["exactlyonce_stream_replay_records"] == {"shop/orders/asked": 30, "shop/orders/replayed": 12}
+    assert found["exactlyonce_stream_replay_progressed_timestamp_seconds"] == {"shop/orders/mend": 77}
+    monitor.noted_replays(ORDERS, None)
+    assert not [name for name in series_of(monitor) if "replay_" in name or name.endswith("_replays")]
 
 
 def test_a_source_that_does_not_answer_is_a_series_and_no_lag_of_zero() -> None:
@@ -241,13 +277,14 @@ def test_partitions_are_counted_by_state() -> None:
 
 def test_a_stream_that_cannot_be_measured_still_has_a_phase() -> None:
     monitor = fleet(Brokers({}), Database({}))
-    monitor.noted(ORDERS, Life(Phase.HALTED, 3, 2, 5))
+    monitor.noted(ORDERS, Life(Phase.HALTED, 3, 2, 5, refused_rows=4))
     found = series_of(monitor)
     assert found["exactlyonce_stream_phase"] == {"shop/orders/Halted": 1.0}
     assert (found["exactlyonce_halted_streams"], found["exactlyonce_stream_batch_failures"]) == (
         {"": 1.0},
         {"shop/orders": 5.0},
     )
+    assert found["exactlyonce_stream_refused_rows"] == {"shop/orders": 4.0}
 
 
 def test_a_stream_that_moves_to_another_broker_keeps_what_was_known_until_that_one_answers() -> None:
@@ -261,13 +298,13 @@ def test_a_stream_that_moves_to_another_broker_keeps_what_was_known_until_that_o
 
 
 def test_every_name_has_its_unit_and_no_two_are_the_same() -> None:
-    listed = [*series.OF_FLEET, *series.OF_PARTITIONS, *metrics.ALL]
+    listed = [*series.OF_FLEET, *labelled_series.OF_PARTITIONS, *metrics.ALL]
     names = [it.name for it in listed]
     assert len(set(names)) == len(names)
     for it in listed:
         assert it.name.startswith("exactlyonce_")
-        assert it.name.endswith("_total") == (it.kind is series.Kind.COUNTER)
-        if it.kind is series.Kind.HISTOGRAM:
+        assert it.name.endswith("_total") == (it.kind is Kind.COUNTER)
+        if it.kind is Kind.HISTOGRAM:
             assert it.name.endswith("_seconds")
         assert it.says.endswith(".")
 
@@ -282,5 +319,5 @@ def test_every_series_that_is_told_is_exported_by_that_name() -> None:
     exported = {
         line.split()[2] for line in generate_latest(registry).decode().splitlines() if line.startswith("# TYPE")
     }
-    told = {it.name for it in (*series.OF_FLEET, *series.OF_PARTITIONS, *metrics.ALL)}
+    told = {it.name for it in (*series.OF_FLEET, *labelled_series.OF_PARTITIONS, *metrics.ALL)}
     assert {name for name in exported if not name.endswith("_created")} == told

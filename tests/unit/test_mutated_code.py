@@ -37,6 +37,9 @@ def test_each_change_is_made_alone(source: str, mutants: set[str]) -> None:
     assert changed(source) == mutants
 
 
-@pytest.mark.parametrize("source", ["assert a == b", "x = 'text'", "x = f'{a + 1}'", "'a docstring'", "x: 'int' = a"])
+@pytest.mark.parametrize("source", [
+    "assert a == b", "x = 'text'", "x = f'{a + 1}'", "'a docstring'", "x: 'int' = a",
+    "reached('land.fenced', 7)", "self.reached('ending.seen')", "assert_never(a)",
+])  # fmt: skip
 def test_what_nothing_may_depend_on_is_left_alone(source: str) -> None:
     assert changed(source) == set()

@@ -68,6 +68,7 @@ def log_with_every_row(every: int) -> MemoryObjects:
         transaction.advance_positions(STREAM, ranges, IDS, {P0: Fingerprint(2, "digest", 1, 1)})
         transaction.write_batch(STREAM, batch_row(3, BatchStatus.FAILED))
         transaction.write_failures(STREAM, (FAILURE,))
+        transaction.write_replayed(STREAM, "replay-1", "records 7 to 9")
     return store
 
 
@@ -142,6 +143,7 @@ def read_everything(store: MemoryObjects) -> None:
     fleet.sizes("")
     with ledger.transaction() as transaction:
         transaction.read_committables(STREAM)
+        transaction.read_replayed(STREAM)
         transaction.supersede_batches(STREAM, None)
         transaction.read_batches_after(STREAM, BatchNumber(0))
 

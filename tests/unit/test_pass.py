@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from exactlyonce.api.status import ConsecutiveFailures, Phase, StreamStatus
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended, Gone
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Fenced, claim_epoch
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
+from exactlyonce.reconcile.restart import still_failing
+from tests.simulation.server import Tables
 from tests.unit.passes import FIRST, KEYS, SECOND, STREAM, Machine, ended, started
 
 
@@ -112,6 +116,30 @@ def test_a_late_driver_of_a_stream_that_was_deleted_and_made_again_cannot_claim(
     machine.land(attempt, 40, 30)
 
 
+def test_a_driver_does_not_claim_the_former_generation_when_a_failover_took_the_one_it_was_started_for() -> None:
+    """Nobody has decided to continue the former one: Spark would wait in it for a record beside a batch that has not landed."""
+    machine = started()
+    machine.drivers.states[FIRST] = Gone("its node is lost")
+    raised: list[Tables] = []
+
+    def keep_what_was_raised(name: str) -> None:
+        if machine.view().stream.epoch > FIRST:
+            raised.append(machine.database.tables.copy())
+
+    machine.statuses.step = keep_what_was_raised
+    again = machine.run_until_a_driver_runs()
+    orders = machine.drivers.orders[again]
+    published = machine.view().stream.checkpoint_path
+    assert orders.checkpoint_path == published
+    machine.database.tables = raised[0]
+    assert machine.view().stream.checkpoint_path not in (None, published)
+    with pytest.raises(Fenced, match="a failover that lost what was published"):
+        claim_epoch(machine.ledger, STREAM, again, "driver", orders.ticket, orders.checkpoint_path)
+    machine.end(again, Ending.FENCED)
+    assert machine.run_until_a_driver_runs() > again
+    machine.assert_launched_as_published()
+
+
 def test_a_lost_ledger_halts_the_stream_and_the_status_keeps_what_it_knew() -> None:
     machine = ended()
     machine.database.tables.rows.clear()
@@ -205,6 +233,25 @@ def test_a_driver_killed_with_a_batch_in_hand_is_a_failure_of_that_batch() -> No
     machine.run_pass()
     consecutive_failures = machine.statuses.status.consecutive_failures
     assert (consecutive_failures.batch, consecutive_failures.batch_failures) == (2, 1)
+
+
+def test_what_is_counted_of_a_batch_that_failed_is_over_once_it_has_landed_and_a_driver_still_runs() -> None:
+    machine = started()
+    refused = LastMessage(Ending.BATCH_FAILED, "It filtered rows.", 2, refused_rows=4)
+    machine.drivers.states[FIRST] = Ended("the process is gone", refused, "")
+    assert machine.run_until_a_driver_runs() == SECOND
+    machine.looks = True
+    machine.run_pass()
+    failed = machine.statuses.status.consecutive_failures
+    assert (failed.batch, failed.batch_failures, failed.refused_rows) == (2, 1, 4), "it has not landed"
+    machine.land(SECOND, 60, 40)
+    landed = machine.view()
+    assert landed.stream.landed_batch == 2
+    decided = replace(landed, decided=DecidedBatch(BatchNumber(2), ()))
+    assert still_failing(failed, decided) == failed, "its positions have been passed, and no row of it is in the sink"
+    machine.run_pass()
+    over = machine.statuses.status.consecutive_failures
+    assert (over.batch, over.batch_failures, over.refused_rows, over.endings) == (None, 0, None, failed.endings)
 
 
 def test_nothing_is_asked_of_anyone_before_the_next_attempt_is_due() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.errors import OriginMissing, SourceUnreachable
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended, Running
 from exactlyonce.ledger.fence import NewStream, raise_epoch
 from exactlyonce.ledger.rows import Owner
@@ -63,7 +63,7 @@ def test_a_resource_that_names_anothers_stream_halts_and_fences_nobody() -> None
 def test_a_driver_that_somebody_else_has_drained_is_followed_by_another_and_never_at_rest() -> None:
     machine = started()
     machine.asks_again = True
-    machine.drivers.states[FIRST] = Ended("reaped", LastWords(Ending.DRAINED, "as asked"), "it ended")
+    machine.drivers.states[FIRST] = Ended("reaped", LastMessage(Ending.DRAINED, "as asked"), "it ended")
     assert isinstance(machine.run_pass(), Waiting)
     assert machine.statuses.status.phase is Phase.PENDING
     machine.run_until_a_driver_runs()
@@ -152,7 +152,7 @@ def test_a_lost_status_goes_on_after_the_ledgers_epoch_and_never_from_the_start(
 def test_an_attempt_that_has_left_a_trace_is_not_taken_again_when_status_and_ledger_have_forgotten_it() -> None:
     """Its last message would be taken for those of the new driver, which would never be started."""
     machine = ended()
-    machine.drivers.states[Epoch(7)] = Ended("its process is gone", LastWords(Ending.COMPLETED, "all has landed"), "")
+    machine.drivers.states[Epoch(7)] = Ended("its process is gone", LastMessage(Ending.COMPLETED, "all has landed"), "")
     machine.statuses.status = StreamStatus()
     assert machine.run_pass() == Watching(Epoch(8))
     assert isinstance(machine.drivers.state_of(Epoch(8)), Running)

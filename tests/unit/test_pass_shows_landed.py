@@ -9,7 +9,7 @@ import pytest
 
 from exactlyonce.api.status import Phase
 from exactlyonce.errors import LedgerUnreachable, StoreBusy
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.reconcile.loop import Done, PassResult, Waiting, Wanted, Watching
 from exactlyonce.reconcile.shown import MOST_TRIES
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream

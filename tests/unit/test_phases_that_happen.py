@@ -17,7 +17,7 @@ from exactlyonce.api.phases import TRANSITIONS, TransitionReason
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.run import start_over
 from exactlyonce.errors import Refused, SourceUnreachable
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone, LaunchFailed, ManifestRefused, Running
 from exactlyonce.ledger.rows import Owner
@@ -99,7 +99,7 @@ class Walk:
 
     def ends(self) -> None:
         """The driver ends, one way or another."""
-        words = [LastWords(ending, f"it {ending}.", 1) for ending in Ending]
+        words = [LastMessage(ending, f"it {ending}.", 1) for ending in Ending]
         self.driver(self.random.choice([CRASHED, GONE, *(Ended("reaped", it, "it ended") for it in words)]))
 
     def lives(self) -> None:
@@ -147,7 +147,7 @@ class Walk:
             if self.life.pods.images.get(self.attempt) == BAD_IMAGE:
                 self.driver(GONE)
             elif self.attempt in self.life.pods.drained:
-                self.driver(Ended("reaped", LastWords(Ending.DRAINED, "It has drained."), "it ended"))
+                self.driver(Ended("reaped", LastMessage(Ending.DRAINED, "It has drained."), "it ended"))
             self.one_pass()
             self.waits()
 

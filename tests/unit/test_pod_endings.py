@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.launch.last_words import MAX_BYTES, Ending, LastWords
+from exactlyonce.launch.last_message import MAX_BYTES, Ending, LastMessage
 from exactlyonce.launch.pod_endings import Reason, state_of
 from exactlyonce.launch.pod_nodes import NodeState, needs_node, node_state
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
@@ -130,7 +130,7 @@ def test_another_containers_end_is_not_the_drivers() -> None:
 @pytest.mark.parametrize("containers", [4, 6, 12])
 def test_words_that_a_kubelet_has_cut_still_say_how_it_ended(containers: int) -> None:
     """With more than three containers each one's message is cut to its share of 12 KiB."""
-    words = LastWords(Ending.BATCH_FAILED, "x" * 3500, 42, '{"orders":{"0":[1,2]}}').render()
+    words = LastMessage(Ending.BATCH_FAILED, "x" * 3500, 42, '{"orders":{"0":[1,2]}}').render()
     assert len(words) <= MAX_BYTES
     state = state_of(pod(terminated(1, message=words[: 12 * 1024 // containers]), phase="Failed"), None, PATIENCE, NOW)
     assert isinstance(state, Ended)

@@ -42,10 +42,12 @@ COMMANDS = sorted({(command, str(page.relative_to(ROOT))) for page in PAGES for 
 @pytest.mark.parametrize(("command", "page"), COMMANDS)
 def test_a_printed_command_is_taken(command: str, page: str) -> None:
     _, name, *given = shlex.split(command)
-    found = main.get_command(click.Context(main), name)
+    # With the settings of main: a command keeps the options for help that it had in its first context, and tests share it.
+    of_main = click.Context(main, **main.context_settings)
+    found = main.get_command(of_main, name)
     assert found is not None, f"{page} names {command}"
     try:
-        found.make_context(name, list(given))
+        found.make_context(name, list(given), parent=of_main)
     except click.MissingParameter:
         assert not [word for word in given if not word.startswith("-")], (
             "named without what it is given, as in a sentence"

@@ -18,8 +18,8 @@ from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.loop import Halted, Waiting, Watching
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
+from exactlyonce_spark.left_out import NotToBeQuarantined
 from exactlyonce_spark.planned import LandingRefused, OriginReplaced, PositionsDiffer
-from exactlyonce_spark.quarantine import NotToBeQuarantined
 from exactlyonce_spark.source_check import RecordsLost
 from tests.ledgers import P0, P1
 from tests.simulation.source import MemoryTopic
@@ -52,7 +52,7 @@ def test_a_batch_that_failed_as_often_as_the_resource_allows_is_quarantined_by_t
     verdict = status(machine).verdict
     assert verdict is not None
     assert (verdict.kind, verdict.batch) == ("ReplayBatch", 2)
-    assert "it failed too often, so the driver passes over it" in verdict.message
+    assert "it failed too often, so the driver leaves out the whole batch, and quarantines" in verdict.message
     (told,) = [words for kind, words in machine.reports if kind == "BatchQuarantined"]
     assert told == "Batch 2 has failed 2 times and is quarantined; the last error: It took too long."
 

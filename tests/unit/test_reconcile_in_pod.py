@@ -22,9 +22,9 @@ from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.in_pod import Brief, reconcile_in_pod
 from exactlyonce.reconcile.loop import Done, Halted, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observe import Stores
+from tests.unit.launch_situations import positions_reset
 from tests.unit.passes import FIRST, ME, SECOND, STREAM, Died, Machine, ended
 from tests.unit.stateful_passes import database_went_back, state_of
-from tests.unit.test_pass_that_dies import positions_reset
 
 Prepare = Callable[[], Machine]
 
@@ -188,7 +188,7 @@ def test_a_pod_that_was_overtaken_changes_nothing_and_the_next_attempt_is_made_a
     files, rows = dict(machine.store.files), dict(machine.database.tables.rows)
     word = run_init_container(machine, SECOND)
     assert word.outcome is Outcome.OVERTAKEN
-    assert word.message == "The ledger of shop/orders is at epoch 9; this pod is of epoch 2."
+    assert word.message == "The ledger of shop/orders is at epoch 9; this pod has epoch 2."
     assert (machine.store.files, machine.database.tables.rows) == (files, rows)
     assert machine.run_pass() == Waiting(machine.now, word.message)
     assert machine.run_pass() == Watching(Epoch(10))

@@ -8,15 +8,18 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from exactlyonce.errors import OriginMissing, SourceUnreachable, TransactionTooLong
-from exactlyonce.ledger.replay import ReplayClaim, land_pieces
-from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.backfills import OF_NO_BATCH, Backfill
+from exactlyonce.ledger.fence import claim_epoch, raise_epoch
+from exactlyonce.ledger.planned_backfills import plan_backfill
+from exactlyonce.ledger.replay import ReplayClaim, SinkChanged, claim_ranges, land_pieces
+from exactlyonce.ledger.replay_rules import Piece, RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges
 from exactlyonce_spark import replay as module
 from exactlyonce_spark.replay import MOST_FAILURES, RecordsFailed, Replay, ReplayPace
 from exactlyonce_spark.target import DeadLetter
-from tests.ledgers import P0, P1, STREAM, started
+from tests.ledgers import P0, P1, STREAM, new_stream, started
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.source import MemoryTopic
 from tests.simulation.target import MemoryTarget
@@ -53,16 +56,26 @@ class World:
     topic: MemoryTopic
     reader: Reader
 
-    def replay(self, *, most: int = 100, is_to_end: object = lambda: False) -> Replay:
+    def replay(self, *, most: int = 100, is_to_end: object = lambda: False, claim: ReplayClaim = CLAIM) -> Replay:
         ledger, target = MemoryLedger(self.database), MemoryTarget(self.database, 0)
         pace = ReplayPace(most, is_to_end=is_to_end)  # type: ignore[arg-type]
-        return Replay(ledger, CLAIM, target, self.topic, self.reader, pace)
+        return Replay(ledger, claim, target, self.topic, self.reader, pace)
 
     def rows(self, status: FailureStatus) -> list[tuple[str, int, int]]:
         found = [
             row for row in self.database.tables.rows.values() if isinstance(row, FailureRow) and row.status is status
         ]
         return sorted((str(row.partition), row.from_offset, row.until_offset) for row in found)
+
+    def put(self, partition: Partition, start: int, until: int) -> None:
+        """Put one more range into quarantine, of an earlier batch."""
+        row = next(row for row in self.database.tables.rows.values() if isinstance(row, FailureRow))
+        mark = Fingerprint(until - 1, f"id-1 {until - 1}", None, 0)
+        more = replace(
+            row, batch=BatchNumber(2), partition=partition, from_offset=start, until_offset=until, fingerprint=mark
+        )
+        with MemoryLedger(self.database).transaction() as transaction:
+            transaction.write_failures(STREAM, (more,))
 
     @property
     def landed(self) -> list[tuple[int, int]]:
@@ -104,6 +117,17 @@ def test_all_of_it_lands_once_and_is_marked(world: World) -> None:
     assert all(ranges.record_count <= 7 for ranges in world.reader.reads)
 
 
+def test_a_replay_for_the_sink_that_a_stream_has_left_writes_nothing_there(world: World) -> None:
+    """Nor does it say that the rows do not fit, where the former sink's table has changed since."""
+    ledger = MemoryLedger(world.database)
+    claim = replace(CLAIM, sink="table orders")
+    piece = Piece(claim_ranges(ledger, claim, KEYS).rows[0], 20)
+    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", sink="table orders_new")
+    with pytest.raises(SinkChanged, match="lands into table orders_new"):
+        land_pieces(ledger, claim, [piece], lambda _: pytest.fail("it was written"))
+
+
 def test_a_record_that_fails_again_costs_itself_and_no_other(world: World) -> None:
     world.reader.poison = frozenset({13})
     outcome = world.replay().run(KEYS)
@@ -117,14 +141,81 @@ def test_a_record_that_fails_again_costs_itself_and_no_other(world: World) -> No
     assert world.landed == both(range(10, 20))
 
 
+def test_a_record_of_a_backfill_fails_and_in_its_next_run_it_fails_again(world: World) -> None:
+    world.reader.poison = frozenset({13})
+    part = FailureRow(
+        OF_NO_BATCH, P0, 10, 20, FailureStatus.QUARANTINED, "memory", "",
+        origin_id="id-1", fingerprint=Fingerprint(19, "id-1 19", None, 0),
+    )  # fmt: skip
+    plan_backfill(MemoryLedger(world.database), STREAM, Backfill("january", "table v2", "asked", (part,)))
+    first, second = (world.replay(claim=ReplayClaim(STREAM, token, "table v2", "january")).run(()) for token in "ab")
+    assert (first.landed, first.told) == (9, ["The record 0/orders-0/13 failed: a record fails"])
+    assert (second.landed, second.told) == (0, ["The record 0/orders-0/13 failed again: a record fails"])
+
+
 def test_where_every_record_fails_the_replay_ends_and_all_of_it_is_in_quarantine(world: World) -> None:
     world.reader.poison = frozenset(range(100))
     outcome = world.replay().run(KEYS)
-    assert (outcome.landed, outcome.failed) == (0, MOST_FAILURES)
+    assert (outcome.landed, outcome.failed) == (0, MOST_FAILURES + 1)
+    assert "The range 3/orders-1/11 of 9 records is left untried, since too many failed." in outcome.told
     assert world.landed == []
     held = world.rows(FailureStatus.QUARANTINED)
     assert sum(end - start for _, start, end in held) == 20
     assert not world.rows(FailureStatus.REPLAYING)
+
+
+def test_ranges_that_fail_again_keep_none_behind_them_from_landing_and_each_is_named(world: World) -> None:
+    row = next(it for it in world.database.tables.rows.values() if isinstance(it, FailureRow))
+    # Each of one record, and older than the range: so is what a bisection has left out, or a replay has put back.
+    singles = tuple(replace(row, from_offset=at, until_offset=at + 1, fingerprint=None) for at in range(20, 36))
+    with MemoryLedger(world.database).transaction() as transaction:
+        transaction.write_failures(STREAM, singles)
+    world.reader.poison = frozenset(range(20, 35))
+    wanted = [RangeKey.of(it) for it in singles]
+    outcome = world.replay().run([*wanted, *KEYS])
+    assert len(world.reader.poison) > MOST_FAILURES
+    assert world.landed == sorted([*both(range(10, 20)), (0, 35)]), "the last of all is behind those that fail"
+    assert [words.partition(" failed")[0] for words in outcome.told] == [f"The record {it}" for it in wanted[:-1]]
+
+
+def test_a_range_in_which_everything_fails_is_left_for_the_next_one_which_lands(world: World) -> None:
+    world.put(P0, 20, 40)
+    world.reader.poison = frozenset(range(20, 40))
+    outcome = world.replay().run([*KEYS, RangeKey(BatchNumber(2), P0, 20)])
+    assert world.landed == both(range(10, 20)), "the range of the earlier batch failed first"
+    assert outcome.failed == MOST_FAILURES
+
+
+def test_where_every_record_fails_each_further_range_costs_one_read(world: World) -> None:
+    for number in range(10):
+        world.put(P0, 20 + 2 * number, 22 + 2 * number)
+    wanted = [RangeKey(BatchNumber(2), P0, 20 + 2 * number) for number in range(10)]
+    world.reader.poison = frozenset(range(40))
+    world.replay(most=64).run([*wanted, *KEYS])
+    sizes = [ranges.record_count for ranges in world.reader.reads]
+    halvings = sizes.index(1)
+    first_nine, others = 2 * (MOST_FAILURES - 1), 1 + len(KEYS)
+    assert sizes[halvings:] == [1] * (first_nine + others), "the first nine both records, each other range one"
+
+
+def test_of_many_records_that_fail_among_good_ones_no_more_than_a_bound_are_looked_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_FAILURES_IN_ALL", 4)
+    world.reader.poison = frozenset(range(10, 20, 2))
+    outcome = world.replay().run(KEYS)
+    assert outcome.failed == 5, "four of the first range, and the first one of the second"
+    assert world.landed == [(0, offset) for offset in (11, 13, 15)]
+
+
+def test_records_that_the_transform_leaves_out_have_no_row_and_their_range_is_not_in_quarantine_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.reader, "rows", lambda _ranges: [])
+    outcome = world.replay().run(KEYS)
+    assert (outcome.landed, outcome.rows, world.landed) == (20, 0, [])
+    assert not world.rows(FailureStatus.QUARANTINED)
+    assert world.rows(FailureStatus.REPLAYED) == [("orders-0", 10, 20), ("orders-1", 10, 20)]
 
 
 def test_rows_that_are_too_many_for_one_read_land_in_smaller_parts(world: World) -> None:

@@ -15,7 +15,8 @@ from click.testing import CliRunner, Result
 from exactlyonce.api.replay import why_not_replayable
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.cli.main import main
-from exactlyonce.cli.replay import TransformUnreadable, examined, with_transform
+from exactlyonce.cli.replay_candidates import examined
+from exactlyonce.cli.replayed_transform import TransformUnreadable, with_transform
 from exactlyonce.errors import OriginMissing
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.ledger.history import RecordedFailure
@@ -42,6 +43,7 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
     assert refusal() is None
     assert refusal(**KEYED, **{"spec.sink.postgres.version": "ts"}) is None
     assert refusal(**merged("Sum")) is None
+    assert refusal(**{"spec.sink": {"files": {"path": "/lake"}}}) is None, "files have no order"
 
 
 @pytest.mark.parametrize(
@@ -50,7 +52,10 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
         (KEYED, "write: Upsert has no version"),
         ({**KEYED, **DELETES}, "onTombstone: Delete"),
         ({**KEYED, "spec.outputMode": "Update"}, "outputMode: Update"),
-        ({"spec.sink": {"files": {"path": "/lake"}}}, "not into files"),
+        (
+            {"spec.sink": {"delta": {"location": "/lake"}}},
+            "this release cannot replay into sink.delta: its rows are",
+        ),
     ],
 )
 def test_what_a_replay_could_make_wrong_is_refused_by_name(changes: dict[str, Any], words: str) -> None:
@@ -203,3 +208,20 @@ def run(folder: Path, changes: dict[str, Any], *arguments: str) -> Result:
     file = folder / "orders.yaml"
     file.write_text(yaml.safe_dump(document(changes)))
     return CliRunner().invoke(main, ["replay", str(file), "--state", str(folder), *arguments])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--from", "ranges"),
+        ("--ranges", '{"orders":{"0":[1,2]}}'),
+        ("--from", "ranges", "--ranges", "{}", "--by-timestamp", "2026-01-01", "2026-01-02"),
+        ("--from", "dead-letters", "--by-timestamp", "2026-01-01", "2026-01-02"),
+    ],
+)
+def test_ranges_are_given_in_one_way_and_only_where_ranges_are_asked_for(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    result = run(tmp_path, {}, *arguments)
+    assert result.exit_code == 2
+    assert "needs exactly one of --ranges and --by-timestamp" in result.stderr

@@ -38,6 +38,9 @@ A, B = Partition("orders", "shardId-000000000000"), Partition("orders", "shardId
 OFFSETS = main.commands["offsets"]
 
 
+KEYED = {"spec.sink.postgres.write": "Upsert", "spec.sink.postgres.keys": ["id"]}
+
+
 def the_stream(**changes: Any) -> Stream:
     return parse_stream(document({**PLACES, **changes}), "a test")
 
@@ -200,6 +203,15 @@ class Opened:
         return Positions(self.answer)
 
 
+@pytest.mark.parametrize("to", ["latest", "timestamp=2026-01-31T12:00:00Z", '{"/incoming":{"0":"2:00"}}'])
+def test_a_position_that_stands_for_what_was_read_cannot_be_named(to: str) -> None:
+    folder = {"files": {"path": "/incoming"}, "format": {"schema": "id BIGINT"}}
+    with pytest.raises(
+        TargetInvalid, match=r"cannot be used with spec\.source\.files, .+; write earliest or landed\.$"
+    ):
+        resolved(to, Positions({A: 7}), Source.model_validate(folder), Opened({}))
+
+
 def of_shards() -> Source:
     kinesis = {"streamName": "orders", "region": "eu-west-1"}
     return the_stream(**{"spec.source.kafka": GONE, "spec.source.kinesis": kinesis}).spec.source
@@ -349,3 +361,17 @@ def test_offsets_without_a_command_shows_and_a_stream_named_like_one_is_shown_by
     told = CliRunner().invoke(main, ["offsets", "nowhere.yaml"])
     assert "nowhere.yaml: the file cannot be read" in told.stderr
     assert "Usage: main offsets show" in CliRunner().invoke(main, ["offsets"]).stderr
+
+
+def test_what_is_to_be_kept_although_no_replay_would_land_it_is_told_and_kept(
+    stream: StreamAtRest, reset: Reset
+) -> None:
+    words = "as the resource stands no replay would land it: write: Upsert has no version"
+    forward = ("--to", '{"orders":{"0":60}}', "--why", "a wrong join", "--yes")
+    assert words not in reset(*forward, "--keep-skipped").stderr
+    stream.stream = the_stream(**KEYED)
+    assert words not in reset(*forward).stderr, "it is recorded as lost"
+    assert words not in reset("--to", '{"orders":{"0":1}}', "--keep-skipped").stderr, "nothing is skipped"
+    result = reset(*forward, "--keep-skipped")
+    assert (result.exit_code, words in result.stderr) == (0, True)
+    assert stream.written

@@ -9,7 +9,7 @@ import pytest
 
 from exactlyonce.api.recovery import Backoff, Recovery
 from exactlyonce.api.status import ConsecutiveFailures
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended, Gone
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.restart import (
@@ -19,6 +19,7 @@ from exactlyonce.reconcile.restart import (
     Restart,
     after_ending,
     after_failure,
+    with_another_batch,
 )
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,7 +30,7 @@ LOST = Gone("its node does not answer")
 
 def said(ending: Ending, batch: int | None = None, message: str = "it said so.") -> Ended:
     """Return the end of a driver that left words."""
-    return Ended("the process is gone", LastWords(ending, message, batch), "")
+    return Ended("the process is gone", LastMessage(ending, message, batch), "")
 
 
 def failed(batch: int) -> Ended:
@@ -131,6 +132,21 @@ def test_failures_are_counted_of_one_batch_in_a_row(between: tuple[Ended, tuple[
     again = follows(failed(7), step.consecutive_failures, (7, 7), None)
     assert isinstance(again, Restart)
     assert (again.consecutive_failures.batch, again.consecutive_failures.batch_failures) == (7, 1)
+
+
+def test_refused_rows_are_those_of_the_latest_failure_and_go_with_their_batch() -> None:
+    refused = replace(failed(7), words=LastMessage(Ending.BATCH_FAILED, "told", 7, refused_rows=3))
+    counted: list[int | None] = []
+    consecutive_failures = ConsecutiveFailures()
+    for ending, landed in ((refused, (6, 6)), (DIED, (6, 6)), (failed(7), (6, 6)), (refused, (6, 6)), (DIED, (6, 7))):
+        step = follows(ending, consecutive_failures.model_copy(update={"batch_failures": 0}), landed, None)
+        assert isinstance(step, Restart)
+        consecutive_failures = step.consecutive_failures
+        counted.append(consecutive_failures.refused_rows)
+    assert counted == [3, 3, None, 3, None]
+    step = follows(refused, ConsecutiveFailures(), (6, 6), None)
+    assert isinstance(step, Restart)
+    assert with_another_batch(step.consecutive_failures, NOW).consecutive_failures.refused_rows is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.port import (
     DriverPod,
@@ -58,8 +58,8 @@ def test_one_failure_is_not_enough_and_what_comes_up_after_it_is_no_bad_update()
 
 
 CRASHED = Ended("reaped", None, "It crashed.", str(Reason.CRASHED))
-FAILED = Ended("reaped", LastWords(Ending.FAILED, "Java did not start."), "it ended")
-REFUSED = Ended("reaped", LastWords(Ending.REFUSED, "There is no function shop_total."), "it ended")
+FAILED = Ended("reaped", LastMessage(Ending.FAILED, "Java did not start."), "it ended")
+REFUSED = Ended("reaped", LastMessage(Ending.REFUSED, "There is no function shop_total."), "it ended")
 UNSCHEDULABLE = Gone("No node takes it", str(Reason.UNSCHEDULABLE))
 
 
@@ -81,7 +81,7 @@ def test_a_driver_that_ends_before_spark_is_up_is_gone_back_from(ending: Ended, 
         Gone("Its node is lost", str(Reason.NODE_LOST)),
         Ended("reaped", None, "It was evicted.", str(Reason.EVICTED), blames_batch=False),
         Ended("reaped", None, "It was preempted.", str(Reason.PREEMPTED), blames_batch=False),
-        Ended("reaped", LastWords(Ending.UNREACHABLE, "The warehouse does not answer."), "it ended"),
+        Ended("reaped", LastMessage(Ending.UNREACHABLE, "The warehouse does not answer."), "it ended"),
     ],
     ids=["lost node", "evicted", "preempted", "database"],
 )

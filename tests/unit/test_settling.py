@@ -9,9 +9,10 @@ import pytest
 
 from exactlyonce.errors import CommitOutcomeUnknown
 from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.races import UNKNOWN_TRIES
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
 from exactlyonce_spark.planned import LandingRefused, PlannedBatch
-from exactlyonce_spark.settling import LANDING_TRIES, settled
+from exactlyonce_spark.settling import settled
 from tests.ledgers import P0, P1
 from tests.unit.test_batch_loop import Scenario
 
@@ -31,7 +32,7 @@ class Landing:
             raise CommitOutcomeUnknown("the connection was lost during COMMIT")
 
 
-@pytest.mark.parametrize("lost", range(LANDING_TRIES))
+@pytest.mark.parametrize("lost", range(UNKNOWN_TRIES))
 def test_a_landing_that_was_lost_is_run_again_until_it_lands(lost: int) -> None:
     scenario, landing = Scenario(), Landing(lost)
     settled(scenario.ledger, scenario.permit, BATCH, landing)
@@ -42,7 +43,7 @@ def test_a_landing_that_is_lost_every_time_is_told_as_unknown_and_not_as_done() 
     scenario, landing = Scenario(), Landing(100)
     with pytest.raises(CommitOutcomeUnknown):
         settled(scenario.ledger, scenario.permit, BATCH, landing)
-    assert landing.runs == LANDING_TRIES
+    assert landing.runs == UNKNOWN_TRIES
 
 
 def test_a_landing_that_is_there_although_nobody_answered_is_not_run_again() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+from scripts.generated import ROOT
 from tests import soak
-from tests.soak_sittings import OfMode, Sitting, Sittings, SittingsFile
+from tests.soak_sittings import KINDS, OfMode, Sitting, Sittings, SittingsFile
 
 
 def sitting(commit: str = "abc", seed: int = 7, kills: int = 3, wrong: str = "") -> Sitting:
@@ -81,6 +83,35 @@ def test_a_sitting_that_went_wrong_counts_no_kill_and_is_told_for_good(tmp_path:
     assert "**Sittings that went wrong: 1.**" in page
     assert "- seed 7, commit abc: 2 ids are doubled" in page
     assert "0 lost" not in page
+
+
+def test_the_report_says_what_has_not_been_struck_yet_in_a_mode() -> None:
+    def with_kinds(seed: int, batch: tuple[str, ...], partition: tuple[str, ...]) -> Sitting:
+        kinds = {"Batch": Counter(batch), "Partition": Counter(partition)}
+        modes = {mode: OfMode(found, 100, 5, Counter(), Counter()) for mode, found in kinds.items()}
+        return Sitting("abc", seed, 60.0, modes)
+
+    sittings = Sittings("abc", 20, [with_kinds(7, KINDS[2:], KINDS[1:])])
+    assert (
+        f"yet**: in commit: Batch, “{KINDS[0]}”, “{KINDS[1]}”; in commit: Partition, “{KINDS[0]}”." in sittings.report()
+    )
+    sittings.found.append(with_kinds(8, KINDS[:2], KINDS[:1]))
+    assert "Not struck yet" not in sittings.report()
+
+
+def test_what_continues_on_another_machine_is_no_file_that_git_ignores(tmp_path: Path) -> None:
+    sit = mock.Mock(return_value=sitting(kills=8))
+    with mock.patch.object(soak, "_sit", sit), mock.patch.object(soak, "commit_of", lambda *paths: "abc"):
+        assert soak.main(["--kills", "8", "--seed", "3", "--report", str(tmp_path / "soak.md")]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"soak.md", "soak.sittings.jsonl"}
+    ignored = subprocess.run(
+        ["git", "check-ignore", "docs/reports/soak.sittings.jsonl", "docs/reports/simulation.progress.json"],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert ignored.stdout == ""
 
 
 def test_a_line_that_was_cut_short_counts_for_nothing_and_takes_nothing_with_it(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from exactlyonce.api.status import CheckpointStatus, Phase, Progress
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.port import DriverPod, Ended, Gone, Running
 from exactlyonce.reconcile.loop import Done, Waiting, Wanted, Watching
 from exactlyonce.reconcile.progress import LOOK_SECONDS, RateLimit

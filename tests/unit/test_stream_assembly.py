@@ -25,6 +25,7 @@ from exactlyonce.errors import StoreUnreachable
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.monitor.targets import Target
+from exactlyonce.source.counted_files import FileCounter
 from tests.resource_documents import changed, document
 
 KEY = Key("shop", "orders")
@@ -93,7 +94,7 @@ def put_together(
     """Puts the parts of one pass together."""
     cluster: Any = secrets
 
-    def watch(target: Target, checkpoint: SizedStore | None) -> None:
+    def watch(target: Target, checkpoint: SizedStore | None, files: FileCounter | None) -> None:
         watched.append(target)
         sized.append(checkpoint)
 

@@ -27,7 +27,7 @@ from exactlyonce.control.stream_pass import (
     StreamPasses,
 )
 from exactlyonce.errors import SecretMissing
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.ledger.rows import Owner
@@ -216,7 +216,7 @@ def test_a_driver_is_not_drained_for_a_successor_whose_secret_is_missing_and_is_
     server.resource = changed(server.resource, {"spec.suspend": True, "metadata.generation": 2})
     passes(server, driver=driver).run(KEY)
     assert (shown(server)[0], acts(driver)) == ("Draining", ["drain"])
-    driver.state = Ended("reaped", LastWords(Ending.DRAINED, "It has drained.", None), "it ended")
+    driver.state = Ended("reaped", LastMessage(Ending.DRAINED, "It has drained.", None), "it ended")
     passes(server, driver=driver).run(KEY)
     assert shown(server)[0] == "Suspended", "what it did is known without the ledger"
 

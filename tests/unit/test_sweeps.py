@@ -60,4 +60,4 @@ def test_an_operator_that_leads_again_looks_at_every_stream_again() -> None:
 
 
 def test_lists_come_in_pages() -> None:
-    assert kopf_settings(read_settings([])).watching.chunk_size == 500
+    assert kopf_settings(read_settings([])).watching.chunk_size == 50

@@ -9,7 +9,14 @@ from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import Epoch, Ranges
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState
-from exactlyonce_spark.two_phase_finish import DecidedElsewhere, RowsNotThere, is_undecided, require_nothing_decided
+from exactlyonce_spark.two_phase_finish import (
+    DecidedElsewhere,
+    LoadsInDoubt,
+    RowsNotThere,
+    finish_decided,
+    is_undecided,
+    require_nothing_decided,
+)
 from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.ledgers import P1, STREAM, new_stream
 from tests.two_phase_stream import (
@@ -101,6 +108,23 @@ def test_rows_that_the_sink_aborts_again_and_again_are_left_to_the_next_driver(p
     world.store.abort_by_itself(lambda: True)
     world.next_driver()
     assert (world.visible, world.status()) == (ALL, BatchStatus.LANDED)
+
+
+def test_a_load_in_doubt_is_told_also_where_of_those_that_were_aborted_no_row_is_left_to_be_written(
+    passed: Watch,
+) -> None:
+    """Such as where all of their records have been left out by a bisection."""
+    world = World()
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land()
+    passed(lambda point: None)
+    aborted_by_the_sink(world, 1)
+    del world.store.labels[world.store.loads.pop(2).label]  # the sink has forgotten it
+    with pytest.raises(LoadsInDoubt):
+        finish_decided(world.ledger, world.permit, world.target(), lambda *_: ())
+    assert world.status() is BatchStatus.DECIDED
+    assert len(world.decided_labels()) == 1, "the one that a person has to look for"
 
 
 def test_rows_whose_records_are_gone_halt_the_stream(passed: Watch) -> None:

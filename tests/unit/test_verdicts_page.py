@@ -16,7 +16,7 @@ import pytest
 
 from exactlyonce.api.conditions import NO_PROGRESS
 from exactlyonce.cli import explain
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict, parse_pod_verdict
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
@@ -59,7 +59,7 @@ def test_every_reason_to_rebuild_has_one_row_with_its_code_and_every_row_a_reaso
     assert sorted(codes("Reasons to rebuild")) == sorted(map(str, RebuildReason))
 
 
-def test_every_ending_that_last_words_can_name_has_a_row() -> None:
+def test_every_ending_that_last_message_can_name_has_a_row() -> None:
     named = {word.strip() for cell in first_cells("Endings of a driver") for word in cell.split(",")}
     assert {str(ending) for ending in Ending} <= named
     assert named - {str(ending) for ending in Ending} == {"Died", "Lost", NO_PROGRESS}, (

@@ -34,7 +34,7 @@ class CheckpointRetention(Model):
         ge=FEWEST_RETAINED,
         le=100_000,
         description="How many batches Spark keeps logs and versions of state for. A stateful query can continue after its "
-        "database has gone back by at most so many batches; each version of state takes room.",
+        "database has gone back by at most this many batches; each version of state takes room.",
     )
     generations: GenerationRetention = Field(
         GenerationRetention(),

@@ -135,9 +135,29 @@ def rendered(status: StreamStatus, resource: Mapping[str, Any], now: datetime) -
     """Return the status as it is stored in a resource, with the conditions that fit it."""
     generation = int(resource["metadata"]["generation"])
     complete = status.model_copy(
-        update={"observed_generation": generation, "conditions": conditions_of(status, generation, now)}
+        update={
+            "observed_generation": generation,
+            "conditions": conditions_of(status, generation, now),
+            "halt_reason": halt_reason_of(status),
+        }
     )
     return complete.to_document()
+
+
+def halt_reason_of(status: StreamStatus) -> str | None:
+    """Return the precise case of a halt as a code, None where the stream has not halted.
+
+    What the status has itself was written by a pass that ended with an error, and every other write leaves it as it was: it
+    counts where neither the verdict nor the driver tells of the halt.
+    """
+    if status.phase is not Phase.HALTED:
+        return None
+    if status.verdict is not None and status.verdict.message == status.message:
+        return status.verdict.reason or status.verdict.kind
+    ended = _ending_told(status)
+    if ended is not None:
+        return (None if status.driver is None else status.driver.case) or ended
+    return status.halt_reason or STANDINGS[Phase.HALTED].reason
 
 
 def _measured(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
@@ -146,7 +166,8 @@ def _measured(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
     if progress is None or (progress.lag_records, progress.lag_seconds, progress.lag_problem) == (None, None, None):
         return []
     if progress.lag_problem is not None:
-        return [(MEASURED, False, "Unreachable", progress.lag_problem)]
+        in_part = progress.lag_files is not None
+        return [(MEASURED, False, "MeasuredInPart" if in_part else "Unreachable", progress.lag_problem)]
     return [(MEASURED, True, "Measured", "The lag is measured from the source and the ledger.")]
 
 

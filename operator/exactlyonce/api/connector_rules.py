@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from exactlyonce.api.recovery import OnPoisonBatch
 from exactlyonce.connectors.registry import LEDGERS, SINKS, SOURCES
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule
@@ -20,6 +21,18 @@ def _lands_by_batch(source: str, sink: str) -> Rule:
     )
 
 
+def _tells_no_records_apart(source: str) -> Rule:
+    """Return the rule for a source whose ranges cannot be divided into single records."""
+    from_source = f"source.{field_name(source)}"
+    return Rule(
+        f"!has(self.{from_source}) || !has(self.recovery) || !has(self.recovery.onPoisonBatch) || "
+        "self.recovery.onPoisonBatch != 'Bisect'",
+        lambda it: getattr(it.source, source) is None or it.recovery.on_poison_batch is not OnPoisonBatch.BISECT,
+        f"recovery.onPoisonBatch: Bisect is not for {from_source}, whose positions count no records, so that a batch cannot be "
+        "halved down to one of them; write Quarantine",
+    )
+
+
 CONNECTOR_RULES: tuple[Rule, ...] = (
     *(rule for spec in (*SOURCES.values(), *SINKS.values()) for rule in spec.stream_rules),
     *(
@@ -28,6 +41,7 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
         for sink, lands in SINKS.items()
         if not reads.tasks_show_ranges and "commit" in lands.model_fields
     ),
+    *(_tells_no_records_apart(source) for source, reads in SOURCES.items() if not reads.positions_count_records),
 )
 """Rules of the whole spec."""
 

@@ -9,6 +9,7 @@ from exactlyonce.api import connector_rules
 
 OPERATORS_OWN = (
     "recovery",
+    "replay",
     "history",
     "deletionPolicy",
     "objectives",

@@ -1,7 +1,8 @@
 """Rules of the whole spec: the folders of one stream are apart from each other. Performs no I/O.
 
-A checkpoint that is lost is removed as a folder, the files of a sink are listed below their path, and a ledger begins in an
-empty folder: where one lay in the other, one would take the other's files for its own.
+A checkpoint that is lost is removed as a folder, the files of a sink are listed below their path, a ledger begins in an empty
+folder, and a source reads the files of its folder, and may take them away: where one lay in the other, one would take the
+other's files for its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from exactlyonce.api.ledger import LEDGER_FOLDER
-from exactlyonce.connectors.specs import LedgerSpec, SinkSpec
+from exactlyonce.connectors.specs import LedgerSpec, SinkSpec, SourceSpec
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import field_name
 
@@ -24,11 +25,12 @@ class _Folder(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.part}.{field_name(self.connector)}.{self.field}"
+        return f"{self.part}.{field_name(self.connector)}.{field_name(self.field)}"
 
     @property
     def is_left_out(self) -> str:
-        return f"(!has(self.{self.part}) || !has(self.{self.part}.{field_name(self.connector)}))"
+        of = (f"self.{self.part}", f"self.{self.part}.{field_name(self.connector)}", f"self.{self.name}")
+        return f"({' || '.join(f'!has({path})' for path in of)})"
 
     @property
     def cel(self) -> str:
@@ -38,17 +40,28 @@ class _Folder(NamedTuple):
         """Return the folder that a spec names here, if it does."""
         chosen = getattr(spec, self.part)
         named = None if chosen is None else getattr(chosen, self.connector)
-        return None if named is None else _plain(getattr(named, self.field))
+        folder = None if named is None else getattr(named, self.field)
+        return None if folder is None else _plain(folder)
 
 
-def folder_rules(sinks: Mapping[str, type[SinkSpec]], ledgers: Mapping[str, type[LedgerSpec]]) -> tuple[Rule, ...]:
-    """Return the rules, where these are the sinks and ledgers that a stream can have."""
+def folder_rules(
+    sources: Mapping[str, type[SourceSpec]],
+    sinks: Mapping[str, type[SinkSpec]],
+    ledgers: Mapping[str, type[LedgerSpec]],
+) -> tuple[Rule, ...]:
+    """Return the rules, where these are the sources, sinks and ledgers that a stream can have.
+
+    That two folders of one source are apart is a rule of its own spec.
+    """
+    read = [_Folder("source", name, field) for name, source in sources.items() for field in source.folder_fields]
     rows = [_Folder("sink", name, sink.folder_field) for name, sink in sinks.items() if sink.folder_field]
     logs = [_Folder("ledger", name, ledger.folder_field) for name, ledger in ledgers.items() if ledger.folder_field]
     return (
         *(_apart_from_checkpoint(folder, "") for folder in rows),
         *(_apart_from_checkpoint(folder, LEDGER_FOLDER) for folder in logs),
         *(_apart(folder, other) for folder in logs for other in rows),
+        *(_apart_from_checkpoint(folder, "") for folder in read),
+        *(_apart(folder, other) for folder in read for other in (*rows, *logs)),
     )
 
 

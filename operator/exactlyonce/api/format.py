@@ -16,6 +16,13 @@ class FormatType(StrEnum):
     JSON = "Json"
     CSV = "Csv"
     RAW = "Raw"
+    PARQUET = "Parquet"
+    ORC = "Orc"
+
+    @property
+    def is_columnar(self) -> bool:
+        """Whether the source itself reads rows, and a record has no bytes to parse."""
+        return self in (FormatType.PARQUET, FormatType.ORC)
 
 
 class OnMalformed(StrEnum):
@@ -47,6 +54,8 @@ _FORMAT_OPTIONS = {
         "nullValue", "quote", "sep", "timeZone", "timestampFormat", "timestampNTZFormat",
     ),
     FormatType.RAW: (),
+    FormatType.PARQUET: (),
+    FormatType.ORC: (),
 }  # fmt: skip
 
 
@@ -62,13 +71,16 @@ def _options_rule(kind: FormatType, known: tuple[str, ...]) -> Rule:
 class Format(Model):
     """How values are turned into columns."""
 
-    type: FormatType = Field(FormatType.JSON, description="The encoding of a record's value.")
+    type: FormatType = Field(
+        FormatType.JSON, description="The encoding of a record's value. Parquet and Orc are for files of rows."
+    )
     schema_: str = Field(
         alias="schema",
         min_length=1,
         max_length=100_000,
         description="The columns as SQL DDL; NOT NULL makes a record without the value malformed. "
-        "Raw takes one column, STRING or BINARY.",
+        "Raw takes one column, STRING or BINARY. Parquet and Orc take columns by their names: one that a file lacks is NULL, "
+        "others of the file are not read, and a file in which one has a type that does not fit fails its batch.",
     )
     on_malformed: OnMalformed = Field(
         OnMalformed.FAIL,

@@ -37,7 +37,7 @@ class Ledger(LedgerFields, Chosen[LedgerSpec]):
 class LedgerInUse:
     """The ledger of a stream: the connector that opens it, and what that takes.
 
-    `named_at` is the part of the resource that says where it is, and `folder` what it is in where that is no database server.
+    `named_at` is the part of the resource that says where it is, and `folder` what it is in, unless that is a database server.
     """
 
     connector: str

@@ -39,6 +39,12 @@ class OnPoisonBatch(StrEnum):
 
     HALT = "Halt"
     QUARANTINE = "Quarantine"
+    BISECT = "Bisect"
+
+    @property
+    def continues(self) -> bool:
+        """Whether the stream continues without what fails."""
+        return self is not OnPoisonBatch.HALT
 
 
 DEFAULT_MOST_QUARANTINED = 1_000_000
@@ -103,13 +109,16 @@ class Recovery(Model):
         "Stay keeps trying the changed resource. Nothing is rolled back if anything else was changed as well.",
     )
     max_failures_per_batch: Whole = Field(
-        5, ge=1, le=1000, description="After so many failures of the same batch, onPoisonBatch decides what happens."
+        5, ge=1, le=1000, description="After this many failures of the same batch, onPoisonBatch decides what happens."
     )
     on_poison_batch: OnPoisonBatch = Field(
         OnPoisonBatch.HALT,
         description="What to do with a batch that has failed maxFailuresPerBatch times: Halt stops the stream; Quarantine "
         "continues after the batch and keeps its ranges in the ledger's table failures, with the status Quarantined. None of "
-        "its rows takes effect, unless partitions of it had landed one by one. A query that keeps state always halts.",
+        "its rows takes effect, unless partitions of it had landed one by one. Bisect has the next driver try parts of the "
+        "batch, halving those that fail, until single records are found; the batch lands without those, which are quarantined. "
+        "Where none fails by itself, or the batch then fails as often again, all of it is quarantined. A query that keeps "
+        "state always halts.",
     )
     max_quarantined: Whole = Field(
         DEFAULT_MOST_QUARANTINED,

@@ -196,7 +196,7 @@ def _with_word(word: str, reason: str) -> Rule:
 RULES = AllOf(
     (
         _never(
-            "what is no setting of Spark",
+            "what is not a setting of Spark",
             _FOREIGN,
             "self.exists(key, !key.startsWith('spark.'))",
             lambda key, _: not key.startswith("spark."),

@@ -29,7 +29,11 @@ def why_not_replayable(spec: StreamSpec) -> str | None:
     """Return why a stream takes no replay, as a clause; None where it takes one."""
     sink, source = spec.sink.spec, spec.source.spec
     if not isinstance(sink, TakesReplays):
-        return f"this release replays into a sink that holds the ledger, and not into {field_name(spec.sink.connector)}"
+        name = field_name(spec.sink.connector)
+        return (
+            f"this release cannot replay into sink.{name}: its rows are neither written in a transaction of the ledger nor in "
+            "files that only the ledger lists"
+        )
     if not source.positions_count_records:
         return f"this release replays ranges whose positions count records, and not those of {spec.source.connector}"
     if spec.output_mode is not OutputMode.APPEND:

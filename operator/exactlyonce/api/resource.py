@@ -27,7 +27,7 @@ ASKED_OF_A_PASS = (ADOPT, FRESH, SETTLE_LOADS, RESET_OFFSETS)
 
 
 class ResourceInvalid(Refused):
-    """A document is no valid ExactlyOnceStream; `problems` has one sentence for each thing that is wrong."""
+    """A document is not a valid ExactlyOnceStream; `problems` has one sentence for each thing that is wrong."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -113,19 +113,33 @@ def read_streams(path: Path) -> list[Stream]:
     return [parse_stream(document, str(path)) for document in stream_documents(path)]
 
 
+def has_streams(path: Path) -> bool:
+    """Whether a YAML file holds an ExactlyOnceStream.
+
+    Raises:
+        ResourceInvalid: if the file cannot be read, or is no YAML.
+    """
+    return any(document.get("kind") == KIND for document in documents_in(path))
+
+
 def stream_documents(path: Path) -> list[Mapping[str, Any]]:
     """Return every ExactlyOnceStream of a YAML file as it is written there.
 
     Raises:
         ResourceInvalid: if the file cannot be read, is no YAML, or holds no stream.
     """
-    documents = [document for document in _documents(path) if document.get("kind") == KIND]
+    documents = [document for document in documents_in(path) if document.get("kind") == KIND]
     if not documents:
         raise ResourceInvalid([f"{path}: there is no {KIND} in this file; write one, as in examples/orders.yaml."])
     return documents
 
 
-def _documents(path: Path) -> Iterator[Mapping[str, Any]]:
+def documents_in(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield every document of a YAML file that is an object.
+
+    Raises:
+        ResourceInvalid: if the file cannot be read, or is no YAML.
+    """
     try:
         for document in yaml.load_all(text_of(path), KubectlLoader):
             if isinstance(document, dict):

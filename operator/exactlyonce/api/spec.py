@@ -20,12 +20,13 @@ from exactlyonce.api.ledger import Ledger, ledger_rules
 from exactlyonce.api.ledger_retention import LedgerRetention
 from exactlyonce.api.output_mode import OUTPUT_MODE_RULES, OutputMode
 from exactlyonce.api.pods import Driver, Executor, ImagePullPolicy, ImagePullSecret, SparkUi
-from exactlyonce.api.recovery import OnPoisonBatch, Recovery
+from exactlyonce.api.recovery import Recovery
+from exactlyonce.api.replay_schedule import ReplaySchedule
 from exactlyonce.api.sink import Sink
 from exactlyonce.api.source import Source
 from exactlyonce.api.tombstones import TOMBSTONE_RULES
 from exactlyonce.api.transform import Transform
-from exactlyonce.connectors.registry import LEDGERS, SINKS
+from exactlyonce.connectors.registry import LEDGERS, SINKS, SOURCES
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import LARGEST, Duration, Flag, Model, Texts, Whole, within
 
@@ -138,6 +139,11 @@ class StreamSpec(Model):
     )
     trigger: Trigger = Field(Trigger(), description="When a batch starts.")
     recovery: Recovery = Field(Recovery(), description="What to do when something is lost or fails.")
+    replay: ReplaySchedule | None = Field(
+        None,
+        description="When the operator replays, by itself, what is in quarantine, with a StreamReplay each time; without it, "
+        "a person creates them.",
+    )
     driver: Driver = Field(Driver(), description="The Spark driver.")
     executor: Executor = Field(Executor(), description="The Spark executors; in local mode the driver works alone.")
     spark_conf: Annotated[Texts, refused_conf.RULES, _SHUFFLES] = Field(
@@ -174,18 +180,16 @@ class StreamSpec(Model):
     rules = (
         *CONNECTOR_RULES,
         *ledger_rules(SINKS),
-        *folder_rules(SINKS, LEDGERS),
+        *folder_rules(SOURCES, SINKS, LEDGERS),
         *OUTPUT_MODE_RULES,
         *TOMBSTONE_RULES,
         *CONF_RULES,
         Rule(
-            "!has(self.recovery) || !has(self.recovery.onPoisonBatch) || self.recovery.onPoisonBatch != 'Quarantine' || "
+            "!has(self.recovery) || !has(self.recovery.onPoisonBatch) || self.recovery.onPoisonBatch == 'Halt' || "
             "!has(self.outputMode) || self.outputMode == 'Append'",
-            lambda it: (
-                it.recovery.on_poison_batch is not OnPoisonBatch.QUARANTINE or it.output_mode is OutputMode.APPEND
-            ),
-            "recovery.onPoisonBatch: Quarantine needs outputMode: Append; the state of an aggregation would "
-            "lack the records of the batch for good",
+            lambda it: not it.recovery.on_poison_batch.continues or it.output_mode is OutputMode.APPEND,
+            "recovery.onPoisonBatch: Quarantine and Bisect need outputMode: Append; the state of an aggregation would "
+            "lack the records for good",
         ),
     )
 

@@ -61,6 +61,10 @@ class DriverStatus(StatusModel):
         description="The value that `tookOver` gets when this driver starts the stream from a lease table or consumer group.",
     )
     ended: str | None = Field(None, description="How it ended; unset while it runs.")
+    case: str | None = Field(
+        None,
+        description="The error that it ended with, as a CamelCase code such as FilesGone; unset if it named none.",
+    )
     proof: str | None = Field(None, description="The proof that it has ended; unset until it is proven.")
     message: str | None = Field(None, description="The last message of the driver.")
     pod_name: str | None = Field(None, description="Its pod.")
@@ -80,6 +84,11 @@ class ConsecutiveFailures(StatusModel):
     endings: int = Field(0, description="Consecutive attempts that ended without landing a batch.")
     batch: int | None = Field(None, description="The batch that failed last.")
     batch_failures: int = Field(0, description="How many times that batch has failed.")
+    refused_rows: int | None = Field(
+        None,
+        description="How many rows the sink has refused of the load with which that batch failed last. Unset where it tells no "
+        "number.",
+    )
     retry_at: datetime | None = Field(None, description="When the next attempt may be made.")
 
 
@@ -96,11 +105,16 @@ class BatchLimit(StatusModel):
 
 
 class PoisonBatch(StatusModel):
-    """A batch that failed too often, which the next driver quarantines."""
+    """A batch that failed too often, which the next driver quarantines, or whose failing records it quarantines."""
 
     batch: int = Field(description="The batch.")
     until: str = Field(description="The end of that batch, as JSON of positions by partition.")
     error: str = Field("", description="What it failed with last.")
+    bisect: bool = Field(
+        False,
+        description="True while its driver looks for the records that fail by themselves, to quarantine those alone; false if "
+        "the whole batch is quarantined.",
+    )
     since: datetime = Field(description="When it had failed too often.")
 
 
@@ -153,13 +167,26 @@ class Progress(StatusModel):
         None,
         description="The number of records that have not landed; absent if positions of the source do not count records.",
     )
-    lag_seconds: int | None = Field(None, description="The age of the oldest record that has not landed, in seconds.")
+    lag_files: int | None = Field(
+        None,
+        description="For a source that is a folder, the number of files that have not landed, counted while no driver runs "
+        "and if the operator has a login for the folder. With lagProblem, a lower bound.",
+    )
+    lag_bytes: int | None = Field(None, description="The size of those files in bytes, as they are stored.")
+    lag_seconds: int | None = Field(
+        None, description="The age in seconds of the oldest record, or file of a folder, that has not landed."
+    )
     oldest_record_at: datetime | None = Field(
         None,
         description="The timestamp of that record in the source: its age grows, even while this field is not updated.",
     )
+    held_records: int | None = Field(
+        None, description="How many records are in quarantine; a replay lands them. Absent until it was counted."
+    )
     lag_problem: str | None = Field(
-        None, description="Why the lag cannot be measured now; the values shown are the last known."
+        None,
+        description="Why the lag cannot be measured now, or only in part; the values shown are the last known, or lower "
+        "bounds.",
     )
 
 
@@ -175,6 +202,15 @@ class LandedShown(StatusModel):
     )
     tries: int = Field(0, description="How many times this was retried while no driver runs.")
     retry_at: datetime | None = Field(None, description="When it is retried while no driver runs.")
+
+
+class ReplaysStatus(StatusModel):
+    """Since when the schedule of `spec.replay` is as it is."""
+
+    schedule: str = Field(description="The schedule and its time zone; empty where there is no schedule.")
+    since: datetime = Field(
+        description="When the operator saw it first: what was due before that does not count as missed."
+    )
 
 
 class ConditionStatus(StrEnum):
@@ -232,6 +268,14 @@ class StreamStatus(StatusModel):
         None,
         description="The lease table or consumer group from which the stream started. Only there may it overwrite what the "
         "previous consumer has written.",
+    )
+    replays: ReplaysStatus | None = Field(
+        None, description="Since when the schedule of `spec.replay` is as it is; unset before the first one."
+    )
+    halt_reason: str | None = Field(
+        None,
+        description="Why the stream has halted, as a CamelCase code: the reason of the verdict, or the error that the driver "
+        "or the operator ended with, such as FilesGone, LoadsInDoubt or LedgerLost. Unset unless the phase is Halted.",
     )
     acted_on: str | None = Field(
         None,

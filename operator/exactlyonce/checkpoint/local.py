@@ -51,8 +51,8 @@ class LocalLogStore:
         """Return the entries of a folder; none when it does not exist."""
         return tuple(sorted(self.entries(folder), key=lambda entry: entry.name))
 
-    def entries(self, folder: str) -> Iterator[Entry]:
-        """Yield the entries of a folder."""
+    def entries(self, folder: str, is_enough: Callable[[], bool] = lambda: False) -> Iterator[Entry]:
+        """Yield the entries of a folder, which is one question."""
         with self._named("listed", folder):
             try:
                 listed = os.scandir(self._root / folder)

@@ -59,7 +59,7 @@ def find_retained(
     """Look for the logs and the state of one batch in a generation. Reading never changes a file.
 
     Raises:
-        StoreUnreachable: if the storage does not answer; that is no absence.
+        StoreUnreachable: if the storage does not answer; that is not the absence of state.
     """
     search = _Search(store, codec, generation.folder, batch)
     try:

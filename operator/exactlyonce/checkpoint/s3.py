@@ -18,6 +18,7 @@ from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, 
 from botocore.parsers import ResponseParserError
 
 from exactlyonce.aws_answers import code_of
+from exactlyonce.aws_clients import AnswerTooLarge
 from exactlyonce.checkpoint.s3_answers import (
     CONDITION_FAILED,
     CONFLICTING,
@@ -46,7 +47,7 @@ from exactlyonce.schema.places import S3_PREFIX
 
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _PART_BYTES = 1 << 20
-_MOST_DELETED = 1000  # S3 takes no more keys in one DeleteObjects
+MOST_DELETED = 1000  # S3 takes no more keys in one DeleteObjects
 
 _ONE_BY_ONE = TransferConfig(use_threads=False)
 """Copies run where they were asked for: a pass has a thread, and its bounds count it."""
@@ -89,8 +90,8 @@ class S3LogStore:
             require_few(len(found), self._where(folder))
         return tuple(sorted(found, key=lambda entry: entry.name))
 
-    def entries(self, folder: str) -> Iterator[Entry]:
-        """Yield the entries of a folder, a page of 1,000 after another."""
+    def entries(self, folder: str, is_enough: Callable[[], bool] = lambda: False) -> Iterator[Entry]:
+        """Yield the entries of a folder, a page of 1,000 after another, until `is_enough` says so between two."""
         prefix = self._below(folder)
         with self._named("listed", folder):
             for page in self._pages(prefix, Delimiter="/"):
@@ -99,6 +100,8 @@ class S3LogStore:
                 found += [Entry(item["Prefix"][len(prefix) : -1], 0, is_folder=True) for item in folders]
                 # An object with the folder's own name is the mark of a folder, as Hadoop makes them.
                 yield from (entry for entry in found if entry.name and (folder or entry.name != PROBE))
+                if page.get("IsTruncated") and is_enough():
+                    return
 
     def sizes(self) -> Iterator[Size]:
         """Return how much is below the location, one answer of up to 1,000 objects after another; hidden ones count."""
@@ -167,9 +170,9 @@ class S3LogStore:
 
     def delete(self, paths: Sequence[str]) -> None:
         """Delete objects, 1,000 with each request."""
-        for start in range(0, len(paths), _MOST_DELETED):
+        for start in range(0, len(paths), MOST_DELETED):
             with self._named("removed", paths[start]):
-                self._delete([self._prefix + path for path in paths[start : start + _MOST_DELETED]])
+                self._delete([self._prefix + path for path in paths[start : start + MOST_DELETED]])
 
     def copy(self, source: str, target: str) -> None:
         """Let the service copy an object; large ones in parts, which appear at once. Nothing passes through here."""
@@ -287,7 +290,7 @@ class S3LogStore:
                 f"{where} could not be {act}: there is no login; name a secret in secretRef, or give the service "
                 "account a web identity."
             ) from problem
-        except (BotoCoreError, ReadTimeoutError, ResponseParserError, OSError) as problem:
+        except (BotoCoreError, ReadTimeoutError, ResponseParserError, AnswerTooLarge, OSError) as problem:
             raise StoreUnreachable(
                 f"{where} could not be {act}: {silence_of(problem)}; check that "
                 f"{self._service.endpoint or 'Amazon S3'} is reachable."

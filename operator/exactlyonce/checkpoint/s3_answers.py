@@ -6,6 +6,7 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 from botocore.parsers import ResponseParserError
 
 from exactlyonce.aws_answers import code_of, message_of
+from exactlyonce.aws_clients import AnswerTooLarge
 from exactlyonce.bounded_text import one_line
 
 MISSING = {"NoSuchKey", "404", "NotFound"}
@@ -47,7 +48,7 @@ def silence_of(problem: Exception) -> str:
             return "there is no connection"
         case ReadTimeoutError():
             return "there is no answer"
-        case ResponseParserError():
+        case ResponseParserError() | AnswerTooLarge():
             # The error holds the answer, which may be that of any server a tenant named.
             return "what answers is not an S3 service"
         case _:

@@ -11,11 +11,21 @@ from typing import Any
 
 import botocore.config
 
-from exactlyonce.aws_clients import ClientsByAddress, new_client
+from exactlyonce.aws_clients import AnswerTooLarge, ClientsByAddress, bound_answers, new_client
 from exactlyonce.errors import SecretMissing
 
 _CONNECT_SECONDS = 5
 _MOST_CERTIFICATES = 64
+
+_QUICK = ("ListObjectsV2", "GetObject", "PutObject", "CreateMultipartUpload", "UploadPart", "AbortMultipartUpload")
+_SLOW = ("DeleteObjects", "CopyObject", "UploadPartCopy", "CompleteMultipartUpload")
+"""Services begin to answer these and send spaces, or one result after another, for as long as they work on them."""
+_ANSWER_SECONDS = dict.fromkeys(_QUICK, 30.0) | dict.fromkeys(_SLOW, 900.0)
+"""Of each answer with a body, by its operation: the operator lists, writes, copies and deletes at servers of tenants."""
+_MOST_ANSWER_BYTES = 8 << 20
+"""Of a listing: 1,000 keys of 1,024 bytes, each of which is encoded as three, and some 500 bytes beside each."""
+_MOST_ELEMENTS = 100_000
+"""Of XML, each of which needs a hundred times the memory of its text; an object has at most some twenty."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +109,7 @@ def _made_client(service: S3Service) -> Any:
         response_checksum_validation="when_required",
     )
     certificate = login.get("ca.crt")
-    return new_client(
+    client = new_client(
         "s3",
         has_login=service.has_login,
         endpoint_url=service.endpoint,
@@ -110,6 +120,14 @@ def _made_client(service: S3Service) -> Any:
         verify=None if certificate is None else _file_of(certificate),
         config=config,
     )
+    for operation, seconds in _ANSWER_SECONDS.items():
+        bound_answers(client, f"s3.{operation}", _MOST_ANSWER_BYTES, seconds, _require_few_elements)
+    return client
+
+
+def _require_few_elements(content: bytes) -> None:
+    if content.count(b"<") > 2 * _MOST_ELEMENTS:
+        raise AnswerTooLarge(f"an answer with more than {_MOST_ELEMENTS} elements")
 
 
 @lru_cache(maxsize=_MOST_CERTIFICATES)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, cast
 
 from botocore.exceptions import ClientError
 
 from exactlyonce.aws_answers import code_of
-from exactlyonce.checkpoint.s3 import S3LogStore
-from exactlyonce.checkpoint.s3_answers import CONDITION_FAILED
+from exactlyonce.checkpoint.s3 import MOST_DELETED, S3LogStore
+from exactlyonce.checkpoint.s3_answers import CONDITION_FAILED, CONFLICTING, MISSING, UNKNOWN_CONDITION
 from exactlyonce.checkpoint.s3_conditions import PROBE
+from exactlyonce.checkpoint.store import FileMissing
 
 _BUFFER_BYTES = 1 << 20
 
@@ -33,10 +35,17 @@ class ObjectVersion:
 
 
 class S3Versions(S3LogStore):
-    """A folder of objects that others write; they are read and deleted here, and nothing is written."""
+    """A folder of objects that others write; they are read, deleted and copied here."""
 
-    def versions(self, *, recursive: bool) -> Iterator[ObjectVersion]:
+    def beside(self, location: str) -> S3Versions:
+        """Return another folder of the same service, with the same login."""
+        return S3Versions(location, self._service)
+
+    def versions(self, *, recursive: bool, is_enough: Callable[[], bool] = lambda: False) -> Iterator[ObjectVersion]:
         """Yield the objects of the folder, and of those below it, a page of 1,000 after another.
+
+        `is_enough` is asked between two pages, which may hold none: of folders that are not looked into, or of a server that
+        sends such pages for ever.
 
         Raises:
             StoreForbidden, StoreUnreachable: by situation.
@@ -50,6 +59,8 @@ class S3Versions(S3LogStore):
                     if path and path[-1] != "/" and path != PROBE:
                         modified = round(item["LastModified"].timestamp() * 1000)
                         yield ObjectVersion(path, item["Size"], modified, item["ETag"])
+                if page.get("IsTruncated") and is_enough():
+                    return
 
     @contextmanager
     def reading(self, path: str, tag: str) -> Iterator[BinaryIO]:
@@ -69,6 +80,124 @@ class S3Versions(S3LogStore):
                 raise
             with closing(answer["Body"]) as body:
                 yield cast("BinaryIO", io.BufferedReader(_Body(body), _BUFFER_BYTES))
+
+    def seekable(self, path: str, tag: str, size_bytes: int) -> BinaryIO:
+        """Return an object as a file in which a reader may seek; each read is a request for this one version.
+
+        Nothing is requested before the first read, which raises what `reading` raises.
+        """
+        return cast("BinaryIO", _Parts(partial(self._part, path, tag), size_bytes))
+
+    def delete_listed(self, objects: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+        """Delete objects, given as path and ETag, 1,000 with each request; return those that are others by now, and stay.
+
+        A service that ignores the ETags of DeleteObjects deletes what is there; one that refuses them is asked without.
+
+        Raises:
+            StoreForbidden, StoreUnreachable: by situation.
+        """
+        changed: list[str] = []
+        for start in range(0, len(objects), MOST_DELETED):
+            part = objects[start : start + MOST_DELETED]
+            with self._named("removed", part[0][0]):
+                wanted = [{"Key": self._prefix + path, "ETag": tag} for path, tag in part]
+                try:
+                    answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": wanted, "Quiet": True})
+                except ClientError as problem:
+                    if code_of(problem) not in UNKNOWN_CONDITION:
+                        raise
+                    self._delete([each["Key"] for each in wanted])
+                    continue
+                for error in answer.get("Errors", ()):
+                    if error.get("Code") not in CONDITION_FAILED | MISSING:
+                        raise ClientError({"Error": error}, "DeleteObjects")
+                    changed.append(error["Key"].removeprefix(self._prefix))
+        return tuple(changed)
+
+    def described(self, path: str) -> Mapping[str, Any] | None:
+        """Return what HeadObject says of an object; None where there is none.
+
+        Raises:
+            StoreForbidden, StoreUnreachable: by situation.
+        """
+        try:
+            with self._named("read", path, may_be_missing=True):
+                return cast("Mapping[str, Any]", self._client.head_object(Bucket=self._bucket, Key=self._prefix + path))
+        except FileMissing:
+            return None
+
+    def copy_from(self, source: S3Versions, path: str, tag: str, written: Mapping[str, Any]) -> bool:
+        """Copy one version of an object of another folder to the same path here; False if it is gone, or the name is taken.
+
+        Raises:
+            StoreForbidden, StoreUnreachable: by situation.
+        """
+        place = {"Bucket": source._bucket, "Key": source._prefix + path}
+        with self._named("written", path):
+            try:
+                self._client.copy_object(
+                    Bucket=self._bucket,
+                    Key=self._prefix + path,
+                    CopySource=place,
+                    CopySourceIfMatch=tag,
+                    IfNoneMatch="*",
+                    MetadataDirective="REPLACE",
+                    **written,
+                )
+            except ClientError as problem:
+                if code_of(problem) in CONDITION_FAILED | CONFLICTING | MISSING:
+                    return False
+                raise
+            return True
+
+    def _part(self, path: str, tag: str, start: int, end: int) -> bytes:
+        with self._named("read", path, may_be_missing=True):
+            try:
+                answer = self._client.get_object(
+                    Bucket=self._bucket, Key=self._prefix + path, IfMatch=tag, Range=f"bytes={start}-{end - 1}"
+                )
+            except ClientError as problem:
+                if code_of(problem) in CONDITION_FAILED:
+                    raise OtherVersion(path) from problem
+                raise
+            with closing(answer["Body"]) as body:
+                return bytes(body.read())
+
+
+class _Parts(io.RawIOBase):
+    """An object of which `part` returns the bytes from one place up to another."""
+
+    def __init__(self, part: Callable[[int, int], bytes], size_bytes: int) -> None:
+        self._part = part
+        self._size = size_bytes
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Whether it is read: it is."""
+        return True
+
+    def seekable(self) -> bool:
+        """Whether a reader may seek: it may."""
+        return True
+
+    def tell(self) -> int:
+        """Return where the next read begins."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Let the next read begin elsewhere."""
+        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Read as much as the buffer holds, or as there is."""
+        end = min(self._at + len(buffer), self._size)
+        if end <= self._at:
+            return 0
+        part = self._part(self._at, end)
+        buffer[: len(part)] = part
+        self._at += len(part)
+        return len(part)
 
 
 class _Body(io.RawIOBase):

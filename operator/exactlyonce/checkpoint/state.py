@@ -117,7 +117,7 @@ def read_generation(store: LogStore, codec: PositionCodec, generation: str) -> C
     """Read the logs of one generation and name their state.
 
     Raises:
-        StoreUnreachable: if the storage does not answer; that is no state.
+        StoreUnreachable: if the storage does not answer; that is not a state.
     """
     return _Reader(store, generation, codec).state()
 

@@ -51,7 +51,7 @@ class StoreShape:
 
 
 def parse_name(name: str) -> StateFile | None:
-    """Return what a file of a store is, or None where it is no file of a version."""
+    """Return what a file of a store is, or None where it is not a file of a version."""
     match = _NAME.fullmatch(name)
     return StateFile(int(match[1]), match[2], match[3] in _WHOLE) if match else None
 
@@ -60,7 +60,7 @@ def parse_operator(content: bytes) -> tuple[StoreShape, ...]:
     """Return the stores of an operator, from its `_metadata/metadata`.
 
     Raises:
-        FileTorn: if it is no metadata of version 1.
+        FileTorn: if it is not metadata of version 1.
     """
     found = _versioned(content, "v1")
     try:
@@ -96,7 +96,7 @@ def parse_snapshot(content: bytes) -> tuple[SharedFile, ...]:
     """Return the files that a RocksDB snapshot needs beside its zip.
 
     Raises:
-        FileTorn: if it is no whole zip with its metadata.
+        FileTorn: if it is not a whole zip with its metadata.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

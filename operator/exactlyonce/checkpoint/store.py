@@ -207,8 +207,12 @@ class OutputStore(Protocol):
         """Return the entries of a folder; see `LogStore.list`."""
         ...
 
-    def entries(self, folder: str) -> Iterator[Entry]:
-        """Yield the entries of a folder in any order, hidden ones too, asking the storage for more only as they are taken."""
+    def entries(self, folder: str, is_enough: Callable[[], bool] = lambda: False) -> Iterator[Entry]:
+        """Yield the entries of a folder in any order, hidden ones too, asking the storage for more only as they are taken.
+
+        `is_enough` is asked before each further question to the storage, since an answer may hold none; once it says so, the
+        rest is left out.
+        """
         ...
 
     def walk(self, folder: str) -> Iterator[tuple[str, int]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from exactlyonce.api.resource import Stream, parse_stream
 from exactlyonce.cli.targets import cluster_of, is_of_a_cluster, looked_at
-from exactlyonce.ledger.history import FailureHistory
+from exactlyonce.ledger.connector import OpenLedger
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class AskedLedger:
     """A stream and what its ledger keeps."""
 
     stream: Stream
-    ledger: FailureHistory
+    ledger: OpenLedger
 
     def position(self, position: int) -> int | str:
         """Return a position as the stream's source writes it: a number where positions count records."""

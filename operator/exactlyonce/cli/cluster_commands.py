@@ -49,11 +49,12 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str) ->
         raise click.BadParameter(str(problem)) from None
 
 
+TIMEOUT = click.option(
+    "--timeout", default="10m", show_default=True, callback=_seconds, help="How long to wait, such as 90s or 1h."
+)
 _WAIT = (
     click.option("--wait", is_flag=True, help="Wait until the operator has done it, and show its steps."),
-    click.option(
-        "--timeout", default="10m", show_default=True, callback=_seconds, help="How long to wait, such as 90s or 1h."
-    ),
+    TIMEOUT,
 )
 
 
@@ -82,9 +83,10 @@ def status(
 ) -> None:
     """Show the streams of a cluster, or everything about one: phase, lag, driver, verdict, events.
 
-    LAG-RECORDS counts the records that have not landed, BEHIND is the age of the oldest of them. Both are measured from the
-    source and the ledger, so that they are right while no driver runs; a `?` says that one of the two does not answer, and
-    what is shown is what was last known. Columns that do not fit on the screen are left out. Nothing is changed.
+    LAG-RECORDS counts the records that have not landed (of a folder, the files, while no driver runs), BEHIND is the age of the
+    oldest of them. Both are measured from the source and the ledger, so that they are right while no driver runs; a `?` says
+    that one of the two does not answer, and what is shown is what was last known, or that there may be more files. Columns that
+    do not fit on the screen are left out. Nothing is changed.
 
     Exit status 0, 2 when a stream that is shown has halted, 1 when the cluster could not be queried.
     """

@@ -15,25 +15,22 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Column, Table
-from rich.text import Text
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.ages import age
 from exactlyonce.cli.asked_ledger import AskedLedger, asked_ledger
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
-from exactlyonce.cli.consoles import console_of_output
+from exactlyonce.cli.consoles import print_table
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
+from exactlyonce.launch.asked_letters import paged_letters
 from exactlyonce.ledger.history import LetterPlace, RecordedLetter
 from exactlyonce.schema.model import field_name
 
 _IDENTIFIER = re.compile(r"(.{1,1000})/(\d{1,90})")
-_PAGE = 500
-_PAGE_BYTES = 8 << 20
 _SHOWN_BYTES = 4096
-_COLUMNS = ("id", "batch", "topic", "partition", "position", "landed", "bytes", "error")
+_COLUMNS = ("id", "status", "batch", "topic", "partition", "position", "landed", "bytes", "error")
 
 
 class NoDeadLetters(Refused):
@@ -118,18 +115,8 @@ def require_letters(asked: AskedLedger) -> None:
 def letters(
     asked: AskedLedger, place: LetterPlace | None = None, most: int | None = None, *, contents: bool = True
 ) -> Iterator[RecordedLetter]:
-    """Yield every dead letter, those at a place, or the first of them; no more than a page of them is in memory.
-
-    A record may be of megabytes, so a page is bounded in bytes as well. Without `contents` keys and values stay where they are.
-    """
-    after, left = None, most
-    while left is None or left > 0:
-        size = _PAGE if left is None else min(_PAGE, left)
-        page = asked.ledger.kept_letters(asked.stream.stream_id, place, after, size, _PAGE_BYTES if contents else None)
-        if not page:
-            return
-        yield from page
-        after, left = page[-1].letter_key, None if left is None else left - len(page)
+    """Yield every dead letter, those at a place, or the first of them; key and value with `contents` alone."""
+    return paged_letters(asked.ledger, asked.stream.stream_id, place, most, contents=contents)
 
 
 def find_letters(asked: AskedLedger, identifier: str) -> tuple[RecordedLetter, ...]:
@@ -187,15 +174,16 @@ def letter_data(asked: AskedLedger, letter: RecordedLetter) -> dict[str, object]
     """Render a dead letter for a program; key and value are in base64, null where the record has none."""
     return {
         "id": letter.identifier,
-        "batch": letter.batch,
-        "topic": letter.partition.origin,
-        "topicId": letter.origin_id or None,
-        "partition": letter.partition.key,
-        "position": asked.position(letter.position),
+        "status": str(letter.status),
+        "batch": letter.row.batch,
+        "topic": letter.row.partition.origin,
+        "topicId": letter.row.origin_id or None,
+        "partition": letter.row.partition.key,
+        "position": asked.position(letter.row.position),
         "place": letter.place,
         "timestamp": None if letter.timestamp is None else letter.timestamp.astimezone(UTC).isoformat(),
         "landed": letter.landed_at.astimezone(UTC).isoformat(),
-        "error": letter.error,
+        "error": letter.row.error,
         "key": None if letter.record_key is None else base64.b64encode(letter.record_key).decode(),
         "value": None if letter.value is None else base64.b64encode(letter.value).decode(),
     }
@@ -221,15 +209,13 @@ def _list(asked: AskedLedger, found: Sequence[RecordedLetter]) -> None:
     if not found:
         click.echo(f"{asked.stream.stream_id} has no dead letters.")
         return
-    table = Table(Column("id", overflow="fold"), *_COLUMNS[1:], box=None, pad_edge=False)
     now = datetime.now(UTC)
+    rows = []
     for letter in found:
         row = letter_data(asked, letter)
-        told = {**row, "landed": age(str(row["landed"]), now), "error": one_line(letter.error, 100)}
-        told["bytes"] = "-" if letter.value_bytes is None else letter.value_bytes
-        # What a record made its parser say is text, never the markup that a table would take it for.
-        table.add_row(*(Text(str(told[name])) for name in _COLUMNS))
-    console_of_output().print(table)
+        told = {**row, "landed": age(str(row["landed"]), now), "error": one_line(letter.row.error, 100)}
+        rows.append({**told, "bytes": "-" if letter.value_bytes is None else letter.value_bytes})
+    print_table(_COLUMNS, rows)
 
 
 def _show(asked: AskedLedger, found: Sequence[RecordedLetter], *, as_json: bool) -> None:

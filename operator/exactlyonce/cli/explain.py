@@ -60,9 +60,7 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
         predecessor = predecessor_of(row, status, opened.launcher)
     limit = still_needed(status.batch_limit, view, opened.stream.spec.recovery)
     request = request_of(opened.stream, opened.owner, records_of(limit), too_large_of(limit))
-    return decide(
-        observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone, known_of(status.progress))
-    )
+    return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone, known_of(status)))
 
 
 def as_text(

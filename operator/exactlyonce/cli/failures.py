@@ -1,4 +1,4 @@
-"""`exactlyonce failures`: the ranges of a stream that failed, were quarantined or are lost."""
+"""`exactlyonce failures show`: the ranges of a stream that failed, were quarantined or are lost."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from rich.table import Column, Table
-from rich.text import Text
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.ages import age
 from exactlyonce.cli.asked_ledger import AskedLedger, asked_ledger
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
-from exactlyonce.cli.consoles import console_of_output
+from exactlyonce.cli.consoles import print_table
+from exactlyonce.cli.default_command import SHOW
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
-UNFINISHED = (FailureStatus.OPEN, FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.LOST)
+UNFINISHED = (
+    FailureStatus.OPEN, FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.LOST, FailureStatus.GIVEN_UP,
+)  # fmt: skip
 """What has no effect in the sink as far as the ledger knows; all else has been landed, or is read again."""
 
 _IDENTIFIER = re.compile(r"(\d{1,18})/.+/\d+")
@@ -37,12 +38,13 @@ class UnknownFailure(Refused):
 
 
 @click.command(
-    "failures",
+    SHOW,
     cls=Taught,
     examples=(
         ("failures orders -n shop", "what has no effect in the sink, earliest first"),
         ("failures orders.yaml --status Quarantined -o json", "what is in quarantine, for a program"),
         ("failures orders -n shop --id 12/orders-0/340", "one range, with its whole error"),
+        ("failures show give-up -n shop", "of a stream whose name is that of a command"),
     ),
 )
 @TARGET
@@ -51,7 +53,7 @@ class UnknownFailure(Refused):
     "statuses",
     multiple=True,
     type=click.Choice([str(status) for status in FailureStatus], case_sensitive=False),
-    help="Only ranges with this status; repeat it for more. The default is Open, Quarantined, Replaying and Lost.",
+    help="Only ranges with this status; repeat it for more. The default is Open, Quarantined, Replaying, Lost and GivenUp.",
 )
 @click.option("--all", "everything", is_flag=True, help="Ranges with any status, also those that have landed since.")
 @click.option("--id", "identifier", help="Only the range with this id, with everything that is known of it.")
@@ -63,7 +65,7 @@ class UnknownFailure(Refused):
 @SECRETS
 @OUTPUT
 @of_a_cluster
-def failures(
+def show(
     target: str,
     statuses: tuple[str, ...],
     identifier: str | None,
@@ -76,8 +78,9 @@ def failures(
     """List the ranges of records that did not land, as the stream's ledger has them.
 
     A range is Open while its batch fails and has not landed, Quarantined where the stream continued without it
-    (recovery.onPoisonBatch), and Lost where its records take no effect. Closed, Replayed and Superseded ranges have landed or
-    are read again. The error is that of the batch. UNTIL is the position after the last record.
+    (recovery.onPoisonBatch), Lost where its records take no effect, and GivenUp where a person has said so. Closed, Replayed
+    and Superseded ranges have landed or are read again. The error is that of the batch. UNTIL is the position after the last
+    record.
 
     Nothing is changed. For stream NAME of a cluster the ledger is queried from here, with the login in the stream's secret,
     which your kubeconfig has to be allowed to get. Exit status 1 if there is no range with the id.
@@ -109,7 +112,7 @@ def find_failure(asked: AskedLedger, identifier: str, statuses: Collection[Failu
             f"12/orders-0/340; `exactlyonce failures` lists those of {stream_id}."
         )
     batch = BatchNumber(int(written[1]))
-    rows = asked.ledger.kept_failures(stream_id, tuple(FailureStatus), batch, _MOST_OF_ONE_BATCH)
+    rows = asked.ledger.kept_failures(stream_id, tuple(FailureStatus), [batch], _MOST_OF_ONE_BATCH)
     found = next((kept for kept in rows if kept.identifier == identifier), None)
     if found is None:
         raise UnknownFailure(
@@ -118,6 +121,15 @@ def find_failure(asked: AskedLedger, identifier: str, statuses: Collection[Failu
     if found.row.status not in statuses:
         raise UnknownFailure(f"{found.identifier} of {stream_id} is {found.row.status}, not {_either(statuses)}.")
     return found
+
+
+def find_failures(asked: AskedLedger, identifiers: Sequence[str]) -> list[RecordedFailure]:
+    """Return the ranges with these ids, whatever their status is.
+
+    Raises:
+        UnknownFailure: if there is no range with one of them.
+    """
+    return [find_failure(asked, identifier, tuple(FailureStatus)) for identifier in dict.fromkeys(identifiers)]
 
 
 def failure_data(asked: AskedLedger, kept: RecordedFailure) -> dict[str, object]:
@@ -149,13 +161,11 @@ def _list(
     if not listed:
         click.echo(f"No range of {asked.stream.stream_id} is {_either(statuses)}.")
         return
-    table = Table(Column("id", overflow="fold"), *_COLUMNS[1:], box=None, pad_edge=False)
     now = datetime.now(UTC)
-    for row in listed:
-        told = {**row, "since": age(str(row["since"]), now), "error": one_line(str(row["error"]), 100)}
-        # What a server or a record said is text, never the markup that a table would take it for.
-        table.add_row(*(Text(str(told[name])) for name in _COLUMNS))
-    console_of_output().print(table)
+    print_table(
+        _COLUMNS,
+        [{**it, "since": age(str(it["since"]), now), "error": one_line(str(it["error"]), 100)} for it in listed],
+    )
 
 
 def _show_one(asked: AskedLedger, kept: RecordedFailure, *, as_json: bool) -> None:

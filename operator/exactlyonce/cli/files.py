@@ -100,10 +100,12 @@ def files(
     The ledger alone says which files count. spark.read of the path needs no list, since it follows _spark_metadata; anything
     else that reads the folder itself would also read what drivers that died have left there. Give this list to it:
     pyarrow.dataset.dataset(addresses), or DuckDB's read_parquet([...]). `-o json` adds the batch, the size and the number of
-    rows, which is null for JSON and CSV, because those formats do not record it. For Parquet files with includePositions it
-    also adds the first and the last source position per partition, unless a row group mixes partitions.
+    rows, which is null for JSON and CSV, because those formats do not record it. The batch is null for a file that a replay has
+    landed since the latest batch: it counts, but spark.read sees it only once the next batch has landed. For Parquet files with
+    includePositions it also adds the first and the last source position per partition, unless a row group mixes partitions.
 
-    An orphan is a file that no driver can land any more: its driver was fenced, or its batch has landed from other files.
+    An orphan is a file that nobody can land any more: its driver was fenced, its batch has landed from other files, or its
+    replay no longer holds any range.
     What a driver may still land is never one, however old it is; nor is a file in another stream's folder, or one from before
     this stream was recreated, adopted or started over. A file that was merged into another one is an orphan after a day.
     Removing orphans changes nothing that a reader counts, may be interrupted and repeated, and is refused where the ledger is
@@ -169,7 +171,7 @@ def _of_cluster(target: str, options: Mapping[str, Any]) -> OpenedFiles:
     cluster, namespace = cluster_of(options)
     stream = parse_stream(cluster.stream(namespace, target), f"{namespace}/{target}")
     sink = stream.spec.sink
-    file_sink(stream.spec)  # what is no sink of files is told before any secret is read
+    file_sink(stream.spec)  # a sink of another kind is named before any secret is read
     secret = partial(cluster_secret, cluster, stream, f"spec.sink.{field_name(sink.connector)}", sink.spec.secret_ref)
     source = stream.spec.source
     of_source = partial(cluster_secret, cluster, stream, f"spec.source.{field_name(source.connector)}")

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import click
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import LaunchFailed
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.launch.secrets import SECRETS_FOLDER
+from exactlyonce.ledger.letters import LetterKey
 from exactlyonce.ledger.replay_rules import RangeKey
 
 
@@ -22,6 +24,7 @@ def run_replay(
     opened: LocalStream,
     secrets: Path,
     ranges: Sequence[RangeKey],
+    letters: Sequence[LetterKey] = (),
     *,
     most_records: int,
     records_per_second: float | None = None,
@@ -32,8 +35,21 @@ def run_replay(
     Raises:
         LaunchFailed: if it cannot be started.
     """
+    document = document_of(opened, ranges, letters, most_records=most_records, records_per_second=records_per_second)
+    return run_document(opened, secrets, document, environment)
+
+
+def document_of(
+    opened: LocalStream,
+    ranges: Sequence[RangeKey],
+    letters: Sequence[LetterKey] = (),
+    *,
+    most_records: int,
+    records_per_second: float | None = None,
+) -> ReplayDocument:
+    """Return what a replay of this machine is started with."""
     launcher = opened.launcher
-    document = ReplayDocument(
+    return ReplayDocument(
         opened.stream.stream_id,
         opened.stream.spec.differences(),
         launcher.document.master,
@@ -41,8 +57,19 @@ def run_replay(
         launcher.document.spark_conf,
         most_records,
         records_per_second,
+        tuple(letters),
     )
-    home = launcher.folder.parent / "replays" / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
+
+
+def run_document(
+    opened: LocalStream, secrets: Path, document: ReplayDocument, environment: Mapping[str, str] | None = None
+) -> ReplayReport:
+    """Start the replay of a document, wait for its end and return its report.
+
+    Raises:
+        LaunchFailed: if it cannot be started.
+    """
+    home = opened.launcher.folder.parent / "replays" / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}"
     try:
         home.mkdir(parents=True)
         (home / "replay.json").write_text(document.render())
@@ -81,3 +108,12 @@ def _ended(child: subprocess.Popen[bytes], home: Path) -> ReplayReport:
             problem=f"The replay ended without a report (status {status}); what it has landed is marked as Replayed, and the "
             f"next replay takes the rest. Its log is {home / 'log'}."
         )
+
+
+def tell(report: ReplayReport) -> None:
+    """Print what a replay has done, and what it has not."""
+    click.echo(f"Landed {report.landed} records ({report.rows} rows); {report.failed} failed, {report.lost} are lost.")
+    for sentence in report.told:
+        click.echo(one_line(sentence, 1000), err=True)
+    if report.problem is not None:
+        click.echo(one_line(report.problem, 2000), err=True)

@@ -82,7 +82,8 @@ def choose_stream(file: Path, name: str | None) -> Stream:
     names = [stream.metadata.name for stream in streams]
     chosen = [stream for stream in streams if name in (None, stream.metadata.name)]
     if len(chosen) != 1:
-        raise ResourceInvalid([f"{file}: it holds {', '.join(names)}; choose one with --name."])
+        missing = "" if name is None or chosen else f"there is no stream {name} in it; "
+        raise ResourceInvalid([f"{file}: {missing}it holds {', '.join(names)}; choose one with --name."])
     return chosen[0]
 
 

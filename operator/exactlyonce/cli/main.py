@@ -13,12 +13,14 @@ import click
 
 from exactlyonce import __version__
 from exactlyonce.api.advice import advice_of
-from exactlyonce.api.resource import ResourceInvalid, read_streams
+from exactlyonce.api.resource import ResourceInvalid, has_streams, read_streams
+from exactlyonce.api.stream_replay import REPLAY_KIND, read_replays
+from exactlyonce.cli.backfills import backfills
 from exactlyonce.cli.cluster_commands import CLUSTER_COMMANDS, OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Commands, ExtraMissing
 from exactlyonce.cli.completion import SHELLS, script
 from exactlyonce.cli.dead_letters import dead_letters
-from exactlyonce.cli.failures import failures
+from exactlyonce.cli.failures_commands import failures
 from exactlyonce.cli.files import files
 from exactlyonce.cli.inspect import checkpoint, inspect
 from exactlyonce.cli.local_stream import choose_stream, open_stream
@@ -35,11 +37,12 @@ from exactlyonce.launch.local import Unresponsive
 def main() -> None:
     """Spark streams whose every record takes effect in the sink exactly once.
 
-    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`,
-    `run` and `replay` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`,
-    `logs`, `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so
-    do `explain`, `offsets`, `failures`, `dead-letters`, `files`, `recover` and `settle-loads`, which take a file too.
-    `checkpoint` and `inspect` take a folder that Spark wrote, of any query. All of it is also there as `kubectl exactlyonce`.
+    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
+    and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
+    `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
+    `explain`, `offsets`, `failures`, `dead-letters`, `replay`, `backfills`, `files`, `recover` and `settle-loads`, which take a
+    file too. `checkpoint` and `inspect` take a folder that Spark wrote, of any query. All of it is also there as `kubectl
+    exactlyonce`.
 
     Begin with `exactlyonce validate examples/orders.yaml`; `exactlyonce COMMAND --help` has examples of each.
     """
@@ -53,13 +56,14 @@ def main() -> None:
 )
 @FILE
 def validate(file: Path) -> None:
-    """Check the streams of FILE as the API server would, and say in sentences what is wrong.
+    """Check the streams and the StreamReplays of FILE as the API server would, and say in sentences what is wrong.
 
     Settings that are valid but may not be intended are reported as warnings. No server is
     contacted. Exit status 1 if anything is wrong.
     """
     try:
-        streams = read_streams(file)
+        replays = read_replays(file)
+        streams = read_streams(file) if not replays or has_streams(file) else []
     except ResourceInvalid as problem:
         for sentence in problem.problems:
             click.echo(sentence, err=True)
@@ -69,6 +73,9 @@ def validate(file: Path) -> None:
         click.echo(f"{named} is valid.")
         for sentence in advice_of(stream, streams):
             click.echo(f"{named}: warning: {sentence}", err=True)
+    for replay_asked in replays:
+        metadata = replay_asked.metadata
+        click.echo(f"{file}: {REPLAY_KIND} {metadata.namespace}/{metadata.name} is valid.")
 
 
 @main.command(
@@ -173,6 +180,7 @@ def explain(target: str, output: str, **options: Any) -> None:
 
 
 for _command in (
+    backfills,
     checkpoint,
     inspect,
     dead_letters,

@@ -5,34 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
-from exactlyonce.cli.completion import files_and_streams
+from exactlyonce.cli.default_command import SHOW, ShownByDefault
 from exactlyonce.cli.reset_offsets import reset
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 
-_DEFAULT = "show"
-
-
-class Offsets(Taught, click.Group):
-    """A group whose first word may be left out: what is no command of it is what `show` is asked about."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put `show` in front of what names no command."""
-        help_asked = bool(args) and args[0] in self.get_help_option_names(ctx)
-        named = bool(args) and args[0] in self.commands
-        return super().parse_args(ctx, args if named or help_asked else [_DEFAULT, *args])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands, and what `show` may be asked about."""
-        shown = files_and_streams(ctx, self.commands[_DEFAULT].params[0], incomplete)
-        return [*super().shell_complete(ctx, incomplete), *shown]
-
 
 @click.command(
-    "show",
+    SHOW,
     cls=Taught,
     examples=(
         ("offsets orders.yaml", "of a stream that runs on this machine"),
@@ -66,7 +48,7 @@ def show(target: str, output: str, **options: Any) -> None:
 
 
 @click.group(
-    cls=Offsets,
+    cls=ShownByDefault,
     examples=(
         ("offsets orders.yaml", "of a stream that runs on this machine"),
         ("offsets orders -n shop", "of a stream of the cluster"),
@@ -74,7 +56,7 @@ def show(target: str, output: str, **options: Any) -> None:
     ),
 )
 def offsets() -> None:
-    """Show where a stream stands in each partition, or reset from where it continues.
+    """Show where a stream stands in each partition, or reset where it continues.
 
     `exactlyonce offsets NAME` is short for `exactlyonce offsets show NAME`.
     """

@@ -38,9 +38,9 @@ class NotRecoverable(Refused):
 @OUTPUT
 @of_a_cluster
 def recover(target: str, output: str, **options: Any) -> None:
-    """Find out where a stream stood whose ledger is lost, by the source positions in the rows of its files.
+    """Find out where a stream stood before its ledger was lost, by the source positions in the rows of its files.
 
-    It takes a stream to Parquet files with sink.files.includePositions. Suspend the stream first. Nothing is changed: the
+    It needs a stream to Parquet files with sink.files.includePositions. Suspend the stream first. Nothing is changed: the
     command reads the positions in every file that readers are shown by _spark_metadata. For each partition it prints the
     position behind the last row and the file that holds that row, and then the start of a new stream's source. Describe that
     one with another metadata.name, sink.files.path and checkpoint, and with this start: each record then takes effect once

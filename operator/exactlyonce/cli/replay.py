@@ -1,68 +1,37 @@
-"""`exactlyonce replay`: land what a stream has in quarantine, by a process beside the stream; without --yes, only show it."""
+"""`exactlyonce replay`: land what a stream has in quarantine, of a FILE by a process of this machine, of a cluster by a pod."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
-from typing import assert_never
+from typing import Any
 
 import click
-from rich.table import Column, Table
-from rich.text import Text
 
 from exactlyonce.api.replay import require_replayable
-from exactlyonce.api.resource import Stream
-from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import source_address
 from exactlyonce.bounded_text import one_line
-from exactlyonce.cli.asked_ledger import AskedLedger
+from exactlyonce.cli.backfill import AskedBackfill, ReplayLimits, run_backfill
+from exactlyonce.cli.cluster_commands import OUTPUT, TIMEOUT, of_a_cluster
 from exactlyonce.cli.commands import ExtraMissing, Taught
-from exactlyonce.cli.consoles import console_of_output
-from exactlyonce.cli.failures import find_failure
-from exactlyonce.cli.local_replay import run_replay
-from exactlyonce.cli.local_stream import LocalStream, choose_stream, open_stream
-from exactlyonce.cli.targets import FILE, NAME, SECRETS, STATE
-from exactlyonce.errors import OriginMissing, Refused
-from exactlyonce.launch.replay_document import DEFAULT_MOST_RECORDS, ReplayReport
-from exactlyonce.launch.replay_source import facts_of
+from exactlyonce.cli.given_ranges import taken_from
+from exactlyonce.cli.letter_replay import letter_candidates, ready_letters, show_letters
+from exactlyonce.cli.local_replay import run_replay, tell
+from exactlyonce.cli.local_stream import choose_stream, open_stream
+from exactlyonce.cli.replay_candidates import chosen, examined, show_ranges
+from exactlyonce.cli.replayed_transform import with_transform
+from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster
+from exactlyonce.launch.replay_document import DEFAULT_MOST_RECORDS
 from exactlyonce.launch.secrets import read_secret
-from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure
-from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, finding_of, why_not
-from exactlyonce.ledger.rows import FailureStatus
-from exactlyonce.positions.ranges import Partition
-from exactlyonce.source.connector import SourceCheck
+from exactlyonce.ledger.letters import LetterKey
+from exactlyonce.ledger.replay_rules import RangeKey
 
-_MOST_RANGES = 100_000
-_MOST_SQL = 100_000
-_COLUMNS = ("id", "topic", "partition", "from", "until", "records", "status", "since", "source")
+FAILURES, DEAD_LETTERS, RANGES = "failures", "dead-letters", "ranges"
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
-
-
-class TransformUnreadable(Refused):
-    """The file with the transform cannot be used as a transform."""
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A range that was asked for; `refusal` says why it cannot be replayed, and `lost` how many records the source has not."""
-
-    kept: RecordedFailure
-    refusal: str | None = None
-    lost: int = 0
-
-    @property
-    def words(self) -> str:
-        """What the source and the ledger say of it, in a few words."""
-        if self.refusal is not None:
-            return self.refusal
-        return "held" if not self.lost else f"{self.lost} records are gone and would be recorded as lost"
 
 
 @click.command(
@@ -73,28 +42,57 @@ class Candidate:
         ("replay orders.yaml --yes", "land all of it, with the transform that the file has now"),
         ("replay orders.yaml --id 12/orders-0/340 --yes", "one range"),
         ("replay orders.yaml --transform mended.sql --limit 500 --yes", "with another transform, slowly"),
+        ("replay orders.yaml --from dead-letters --yes", "the malformed records, by the schema that the file has now"),
+        ("replay orders -n shop", "the StreamReplay that --yes would create for a stream of a cluster"),
+        ("replay orders -n shop --yes --wait", "create it and follow it until it ends"),
     ),
 )
-@FILE
+@TARGET
 @click.option(
     "--from",
-    type=click.Choice(["failures"]),
-    default="failures",
+    "kind",
+    type=click.Choice([FAILURES, DEAD_LETTERS, RANGES]),
+    default=FAILURES,
     show_default=True,
-    expose_value=False,  # there is one choice yet
-    help="What is replayed: the ranges that are in quarantine.",
+    help="What is replayed: ranges in quarantine; malformed records, from the bytes that were kept; what a reset skipped.",
 )
-@click.option("--id", "identifiers", multiple=True, help="Only the range with this id; repeat it for more.")
+@click.option(
+    "--id", "identifiers", multiple=True, help="Only the range or the letter with this id; repeat it for more."
+)
 @click.option(
     "--between",
     nargs=2,
     type=click.DateTime(_TIMES),
     metavar="FROM UNTIL",
-    help="Only ranges that got their status in between, in UTC.",
+    help="Only ranges that got their status between these times, in UTC; or letters that landed then.",
 )
-@click.option("--matching", metavar="TEXT", help="Only ranges whose error has this text in it.")
+@click.option("--matching", metavar="TEXT", help="Only ranges, or letters, whose error has this text in it.")
+@click.option(
+    "--ranges",
+    "given",
+    multiple=True,
+    metavar="RANGES",
+    help='With --from ranges: which, as {"orders":{"0":[100,200]}}; repeat it for more of a partition.',
+)
+@click.option(
+    "--by-timestamp",
+    nargs=2,
+    type=click.DateTime(_TIMES),
+    metavar="FROM UNTIL",
+    help="With --from ranges: the records between these times, in UTC.",
+)
+@click.option(
+    "--into",
+    metavar="TABLE",
+    help="With --from ranges: land all of their records into another table of the same database, with --backfill.",
+)
+@click.option(
+    "--backfill", metavar="BACKFILL", help="With --into: the name under which the ledger records what has landed."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be replayed, which is the default.")
-@click.option("--yes", is_flag=True, help="Replay it.")
+@click.option("--yes", is_flag=True, help="Replay; for a stream of a cluster, create the StreamReplay.")
+@click.option("--wait", is_flag=True, help="With --yes and a stream of a cluster: follow the replay until it ends.")
+@TIMEOUT
 @click.option(
     "--transform",
     type=click.Path(path_type=Path),
@@ -112,182 +110,120 @@ class Candidate:
 @NAME
 @STATE
 @SECRETS
+@OUTPUT
+@of_a_cluster
 def replay(
-    file: Path,
+    target: str,
+    kind: str,
     identifiers: tuple[str, ...],
     between: tuple[datetime, datetime] | None,
     matching: str | None,
+    given: tuple[str, ...],
+    by_timestamp: tuple[datetime, datetime] | None,
+    into: str | None,
+    backfill: str | None,
     transform: Path | None,
     limit: float | None,
     chunk: int,
-    name: str | None,
-    state: Path,
-    secrets: Path,
+    timeout: float,
+    output: str,
     *,
     dry_run: bool,
     yes: bool,
+    wait: bool,
+    **options: Any,
 ) -> None:
-    """Land records that the stream of FILE has in quarantine, each once, while the stream runs or rests.
+    """Land records that a stream has in quarantine, or among its dead letters, each once, while it runs or rests.
 
     The ranges are read again in exactly their bounds, the earliest first, and go through the stream's transform as FILE has it
     now, or through the SQL of --transform. Rows and the range's status land in one transaction; the stream's positions stay
     where they are. A record that fails again stays in quarantine, and what stands beside it lands. What retention took is
     recorded as lost. The next replay continues one that was ended or killed, and takes the place of one that still runs.
 
+    With --from dead-letters the bytes that were kept of malformed records are parsed by the format that FILE has now, whether
+    or not the source still holds the records. One that is still malformed stays a dead letter.
+
+    With --from ranges what a reset of the positions has skipped is taken up: it goes into quarantine and is landed from there.
+    What the stream has landed, or will land itself, is refused.
+
+    With --into it is a backfill: all records of the ranges land into that table, each once, whatever the stream has done with
+    them. The ledger records under the name of --backfill what has landed; the same command continues one that was killed.
+
+    For stream NAME of a cluster, the command creates a StreamReplay that asks for the same, and prints its name; the operator
+    carries it out in a pod beside the stream. Without --yes it only has the API server check the StreamReplay, and prints it.
+    With --wait it follows the replay until it ends. You need the rights to get the stream, and to create and get streamreplays.
+
     Without --yes nothing is changed. Exit status 1 if something that was asked for was not landed, or would not be.
     """
-    if yes and dry_run:
-        raise click.UsageError("--yes and --dry-run cannot be combined; leave one out.")
-    stream = with_transform(choose_stream(file, name), transform)
+    _require_consistent(kind, given, by_timestamp, into, backfill, excluding=yes and dry_run)
+    if is_of_a_cluster(target):
+        from exactlyonce.cli.cluster_replay import AskedReplay, Following, run_cluster_replay
+
+        asked_there = AskedReplay(
+            kind, identifiers, between, matching, given, by_timestamp, into, backfill, transform, limit, chunk
+        )
+        following = Following(yes, timeout if wait else None, output == "json")
+        sys.exit(run_cluster_replay(*cluster_of(options), target, asked_there, following))
+    if wait or output == "json":
+        raise click.UsageError(
+            "--wait and -o json are for a stream of a cluster; leave them out: with a FILE, the command always runs to the end."
+        )
+    state, secrets = options["state"], options["secrets"]
+    stream = with_transform(choose_stream(Path(target), options["name"]), transform)
     require_replayable(stream.spec, stream.stream_id)
     opened = open_stream(stream, state, secrets, read_only=True)
-    source = source_address(stream.spec.source, functools.partial(read_secret, secrets)).open()
-    candidates = examined(opened, source, chosen(opened, identifiers, between, matching))
-    _show(stream, candidates)
-    ready = [RangeKey.of(candidate.kept.row) for candidate in candidates if candidate.refusal is None]
-    all_ready = len(ready) == len(candidates)
-    if not yes:
-        if ready:
-            click.echo("Nothing was changed; --yes replays it.")
-        sys.exit(0 if all_ready else 1)
-    if not ready:
+    if into is not None and backfill is not None:
+        source = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))
+        asked = AskedBackfill(into, backfill, given, by_timestamp)
+        sys.exit(
+            run_backfill(opened, secrets, asked, lambda it: source(it).open(), ReplayLimits(chunk, limit), yes=yes)
+        )
+    ranges: list[RangeKey] = []
+    letters: list[LetterKey] = []
+    if kind == DEAD_LETTERS:
+        found = letter_candidates(opened, identifiers, between, matching)
+        show_letters(stream.stream_id, found)
+        letters = ready_letters(found)
+        all_ready = len(letters) == len(found)
+    else:
+        address = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))
+        refused = list[str]()
+        if given or by_timestamp:
+            taken = taken_from(opened, given or by_timestamp or (), lambda source: address(source).open(), yes=yes)
+            kept, refused = [RecordedFailure(row, datetime.now(UTC)) for row in taken.rows], [*taken.refused]
+        else:
+            kept = chosen(opened, identifiers, between, matching)
+        candidates = examined(opened, address(stream.spec.source).open(), kept)
+        show_ranges(stream, candidates)
+        for sentence in refused:
+            click.echo(one_line(sentence, 500), err=True)
+        ranges = [RangeKey.of(candidate.kept.row) for candidate in candidates if candidate.refusal is None]
+        all_ready = len(ranges) == len(candidates) and not refused
+    if not yes and (ranges or letters):
+        click.echo("Nothing was changed; --yes replays it.")
+    if not yes or not (ranges or letters):
         sys.exit(0 if all_ready else 1)
     if find_spec("pyspark") is None:
         raise ExtraMissing.of("pyspark")  # it is a process of its own: told before anything is begun
-    report = run_replay(opened, secrets, ready, most_records=chunk, records_per_second=limit)
-    _tell(report)
+    report = run_replay(opened, secrets, ranges, letters, most_records=chunk, records_per_second=limit)
+    tell(report)
     sys.exit(0 if all_ready and report.problem is None and not report.told else 1)
 
 
-def with_transform(stream: Stream, file: Path | None) -> Stream:
-    """Return the stream with the SQL of a file for its transform, or as it is without one.
-
-    Raises:
-        TransformUnreadable: if the file is not there, or holds no SQL.
-    """
-    if file is None:
-        return stream
-    try:
-        text = file.read_text()
-    except (OSError, UnicodeDecodeError) as problem:
-        raise TransformUnreadable(
-            f"The transform {file} cannot be read ({problem}); name a file with a SELECT over the view source."
-        ) from problem
-    if not 0 < len(text.strip()) <= _MOST_SQL:
-        raise TransformUnreadable(
-            f"The transform {file} is empty or longer than {_MOST_SQL} characters; it takes a SELECT over the view source."
+def _require_consistent(
+    kind: str,
+    given: tuple[str, ...],
+    by_timestamp: tuple[datetime, datetime] | None,
+    into: str | None,
+    backfill: str | None,
+    *,
+    excluding: bool,
+) -> None:
+    if excluding:
+        raise click.UsageError("--yes and --dry-run cannot be combined; leave one out.")
+    if (kind == RANGES) != (bool(given) != (by_timestamp is not None)):
+        raise click.UsageError(
+            "--from ranges needs exactly one of --ranges and --by-timestamp; without it, leave both out."
         )
-    spec = StreamSpec.model_validate({**stream.spec.differences(), "transform": {"sql": text}})
-    return stream.model_copy(update={"spec": spec})
-
-
-def chosen(
-    opened: LocalStream,
-    identifiers: Sequence[str],
-    between: tuple[datetime, datetime] | None,
-    matching: str | None,
-) -> list[RecordedFailure]:
-    """Return the ranges that are asked for, earliest first; those that are named by their ids whatever their status is.
-
-    Raises:
-        UnknownFailure: if there is no range with an id.
-    """
-    if identifiers:
-        asked = AskedLedger(opened.stream, opened.ledger)
-        found = [find_failure(asked, identifier, tuple(FailureStatus)) for identifier in dict.fromkeys(identifiers)]
-    else:
-        found = list(opened.ledger.kept_failures(opened.stream.stream_id, HELD, None, _MOST_RANGES))
-    if between is not None:
-        begin, end = (moment.replace(tzinfo=UTC) for moment in between)
-        found = [kept for kept in found if begin <= kept.changed_at < end]
-    if matching is not None:
-        found = [kept for kept in found if matching.casefold() in kept.row.error.casefold()]
-    return sorted(found, key=lambda kept: RangeKey.of(kept.row))
-
-
-def examined(opened: LocalStream, source: SourceCheck, found: Sequence[RecordedFailure]) -> list[Candidate]:
-    """Return what ledger and source say of each range, in the order given."""
-    view = opened.ledger.view(opened.stream.stream_id)
-    life = "" if view is None else view.stream.life
-    refused = {kept.identifier: why_not(kept.row, life) for kept in found}
-    asked = [kept for kept in found if refused[kept.identifier] is None]
-    told = {kept.identifier: Candidate(kept, refused[kept.identifier]) for kept in found}
-    for kept_of_round in _rounds(asked):
-        told |= {it.kept.identifier: it for it in _examined(source, kept_of_round)}
-    return list(told.values())
-
-
-def _rounds(found: Sequence[RecordedFailure]) -> list[list[RecordedFailure]]:
-    """Return the ranges in groups that have one of each partition: a source is asked once for each group."""
-    rounds: list[list[RecordedFailure]] = []
-    places: Counter[Partition] = Counter()
-    for kept in found:
-        place = places[kept.row.partition]
-        places[kept.row.partition] += 1
-        if place == len(rounds):
-            rounds.append([])
-        rounds[place].append(kept)
-    return rounds
-
-
-def _examined(source: SourceCheck, asked: Sequence[RecordedFailure]) -> Iterator[Candidate]:
-    try:
-        facts = facts_of(source, [kept.row for kept in asked])
-    except OriginMissing as problem:
-        if len(asked) == 1:
-            yield Candidate(asked[0], str(problem))
-        else:
-            for kept in asked:
-                yield from _examined(source, [kept])
-        return
-    for kept in asked:
-        yield _candidate(kept, finding_of(kept.row, facts))
-
-
-def _candidate(kept: RecordedFailure, finding: Finding) -> Candidate:
-    match finding:
-        case Held():
-            return Candidate(kept)
-        case Gone(until_offset=until):
-            return Candidate(kept, lost=until - kept.row.from_offset)
-        case OfAnother(words=words):
-            return Candidate(kept, words)
-        case _:
-            assert_never(finding)
-
-
-def _show(stream: Stream, candidates: Sequence[Candidate]) -> None:
-    if not candidates:
-        click.echo(f"No range of {stream.stream_id} that was asked for is in quarantine.")
-        return
-    table = Table(Column("id", overflow="fold"), *_COLUMNS[1:-1], Column("source", overflow="fold"), box=None)
-    table.pad_edge = False
-    for candidate in candidates:
-        row = candidate.kept.row
-        since = candidate.kept.changed_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-        told = (
-            *(candidate.kept.identifier, row.partition.origin, row.partition.key, row.from_offset, row.until_offset),
-            *(row.offset_count, row.status, since, one_line(candidate.words, 300)),
-        )
-        # What a server or a record said is text, never the markup that a table would take it for.
-        table.add_row(*(Text(str(value)) for value in told))
-    console_of_output().print(table)
-    ready = [candidate for candidate in candidates if candidate.refusal is None]
-    records, lost = sum(it.kept.row.offset_count for it in ready), sum(it.lost for it in ready)
-    taken = sum(it.kept.row.status is FailureStatus.REPLAYING for it in ready)
-    click.echo(
-        f"{len(ready)} of {len(candidates)} ranges can be replayed: {records - lost} records"
-        + (f", and {lost} that the source no longer holds" if lost else "")
-        + (f"; {taken} of them were taken by another replay, which then lands no more of them" if taken else "")
-        + "."
-    )
-
-
-def _tell(report: ReplayReport) -> None:
-    click.echo(
-        f"Landed {report.landed} records ({report.rows} rows); {report.failed} failed again, {report.lost} are lost."
-    )
-    for sentence in report.told:
-        click.echo(one_line(sentence, 1000), err=True)
-    if report.problem is not None:
-        click.echo(one_line(report.problem, 2000), err=True)
+    if (into is None) != (backfill is None) or (into is not None and kind != RANGES):
+        raise click.UsageError("Give --into and --backfill together, and with --from ranges.")

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from exactlyonce.api.replay import why_not_replayable
 from exactlyonce.bounded_text import one_line, some_of
 from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
@@ -43,9 +44,11 @@ _COLUMNS = ("topic", "partition", "before", "after", "skipped", "repeated")
 @click.option("--to", "to", help="earliest, latest, landed, timestamp=2026-01-31T12:00:00Z, or positions as JSON.")
 @click.option("--keep-skipped", is_flag=True, help="Keep what is skipped in quarantine, from where it can be replayed.")
 @click.option("--why", "message", help="Why the positions are reset; the ledger and an event keep it. --yes needs it.")
-@click.option("--by", help="Who asks; the default is whom the cluster takes you for, or the login of this machine.")
-@click.option("--yes", is_flag=True, help="Ask for it; without this the table is printed and nothing is written.")
-@click.option("--withdraw", is_flag=True, help="Take back what was asked for and has not been done.")
+@click.option("--by", help="Who asks; the default is your user as the cluster knows it, or your login on this machine.")
+@click.option(
+    "--yes", is_flag=True, help="Request the reset; without this the table is printed and nothing is written."
+)
+@click.option("--withdraw", is_flag=True, help="Withdraw a request that has not been carried out.")
 @NAME
 @STATE
 @SECRETS
@@ -70,9 +73,10 @@ def reset(
     Lost or, with --keep-skipped, as Quarantined. POSITIONS of one partition leave the others where they are; `landed` begins a
     new checkpoint where the sink stands.
 
-    It is written to the stream's annotation exactlyonce.dev/reset-offsets, or beside the status of a FILE, and done before the
-    next driver is started, if nothing has landed by then. A query that keeps state cannot be reset, and neither can a stream
-    with a batch that is decided in a sink of two phases. For stream NAME of a cluster, source and ledger are queried from here.
+    The request is written to the stream's annotation exactlyonce.dev/reset-offsets, or beside the status of a FILE. It is
+    carried out before the next driver is started, if nothing has landed by then. A query that keeps state cannot be reset,
+    and neither can a stream with a batch that is decided in a sink of two phases. For stream NAME of a cluster, source and
+    ledger are queried from here.
 
     Exit status 0, and 1 if the stream cannot be reset; then nothing was written.
     """
@@ -88,6 +92,7 @@ def reset(
     assert to is not None, "the usage requires it"
     asked = _asked(subject, to, message or "", by, keep_skipped=keep_skipped)
     _show(subject, asked, as_json=output == "json")
+    _warn_of_what_is_kept(subject, asked)
     subject.refuse(asked.to_json())
     if not yes:
         click.echo("Nothing was written: with --yes and --why this is asked for.", err=True)
@@ -117,13 +122,24 @@ def _asked(subject: Subject, to: str, message: str, by: str | None, *, keep_skip
     after = resolved(to, landed, stream.spec.source, subject.open_source)
     person = one_line(by or subject.by, MOST_CHARACTERS_OF_BY)
     asked = AskedReset(
-        BatchNumber(view.stream.landed_batch), landed, after, keep_skipped, person, datetime.now(UTC),
+        view.stream.life, BatchNumber(view.stream.landed_batch), landed, after, keep_skipped, person, datetime.now(UTC),
         one_line(message, MOST_CHARACTERS_OF_WHY),
     )  # fmt: skip
     problem = _problem(subject, view, asked)
     if problem is not None:
         raise NotReset(f"The positions of {stream.stream_id} cannot be reset: {problem}. Nothing was written.")
     return asked
+
+
+def _warn_of_what_is_kept(subject: Subject, asked: AskedReset) -> None:
+    """Say where a replay would refuse what is to be kept for one: the resource may be changed until then, so it is kept."""
+    reason = why_not_replayable(subject.stream.spec) if asked.keeps_skipped else None
+    if reason is not None and asked.skipped.non_empty():
+        click.echo(
+            f"What is skipped is kept in quarantine, and as the resource stands no replay would land it: {reason}. Without "
+            "--keep-skipped it is recorded as lost.",
+            err=True,
+        )
 
 
 def _problem(subject: Subject, view: LedgerView, asked: AskedReset) -> str | None:

@@ -81,7 +81,7 @@ def _of_file(target: str, options: Mapping[str, Any], *, at_rest: bool) -> Subje
         stream,
         lambda: opened.ledger.view(stream.stream_id),
         lambda source: source_address(source, read).open(),
-        _login(),
+        login_name(),
         str(opened.reset.file),
         f"It is done by the next `exactlyonce run {target}`.",
         lambda text: _refuse(opened, text),
@@ -108,7 +108,7 @@ def _in_cluster(name: str, options: Mapping[str, Any], *, at_rest: bool) -> Subj
         stream,
         lambda: cluster_ledger(cluster, stream).view(stream.stream_id),
         lambda source: source_with_own_login(source, functools.partial(cluster_secret, cluster, stream, where)).open(),
-        _person_of(cluster),
+        person_of(cluster),
         f"the annotation {RESET_OFFSETS} of {namespace}/{name}",
         resumed if stream.spec.suspend else "The operator does it now.",
         lambda text: None,
@@ -138,15 +138,16 @@ def _annotate(cluster: ClusterReader, namespace: str, name: str, text: str, *, a
     )
 
 
-def _person_of(cluster: ClusterReader) -> str:
+def person_of(cluster: ClusterReader) -> str:
     """Return whom the API server takes this person for, or the login of this machine where it does not tell."""
     try:
-        return cluster.person() or _login()
+        return cluster.person() or login_name()
     except ExactlyOnceError:
-        return _login()
+        return login_name()
 
 
-def _login() -> str:
+def login_name() -> str:
+    """Return this person's login on this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

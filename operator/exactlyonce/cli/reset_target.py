@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 
 from exactlyonce.api.source import Source
 from exactlyonce.bounded_text import some_of
 from exactlyonce.errors import Refused
-from exactlyonce.positions.ranges import PARTITION_END, Partition, Positions
+from exactlyonce.positions.ranges import PARTITION_END, Positions
+from exactlyonce.reconcile.between_times import Open, position_of, started_at
+from exactlyonce.schema.model import field_name
 from exactlyonce.source.port import Source as OpenSource
 from exactlyonce.source.port import SourceView
 
@@ -17,9 +18,6 @@ _FORMS = (
     f"{EARLIEST}, {LATEST}, {LANDED}, {TIMESTAMP}2026-01-31T12:00:00Z, or positions as JSON, such as "
     '\'{"orders":{"0":120}}\''
 )
-
-Open = Callable[[Source], OpenSource]
-"""Opens a source with the login of the stream."""
 
 
 class TargetInvalid(Refused):
@@ -37,6 +35,11 @@ def resolved(to: str, landed: Positions, source: Source, open_source: Open) -> P
     """
     if to == LANDED:
         return landed
+    if to != EARLIEST and not source.spec.positions_can_be_chosen:
+        raise TargetInvalid(
+            f"--to {to!r:.80} cannot be used with spec.source.{field_name(source.connector)}, whose positions stand for what "
+            f"has been read; write {EARLIEST} or {LANDED}."
+        )
     if to.startswith("{"):
         return _given(to, landed, open_source(source))
     if to not in (EARLIEST, LATEST) and not to.startswith(TIMESTAMP):
@@ -45,36 +48,23 @@ def resolved(to: str, landed: Positions, source: Source, open_source: Open) -> P
     opened = open_source(started)
     view = opened.view(frozenset(landed))
     found = _earliest(landed, view, opened) if to == EARLIEST else opened.start(view)
-    return Positions({key: _of_one(key, at, found, view) for key, at in landed.items()})
+    return Positions({key: position_of(key, at, found, view) for key, at in landed.items()})
 
 
 def _earliest(landed: Positions, view: SourceView, opened: OpenSource) -> Positions:
     """Return the first record of each partition that a stream can be set to.
 
-    Where the start of a partition is no position of a record, the source tells the first one that is left to who stands there.
+    Where the start of a partition is not a position of a record, the source tells whoever stands there the first one that is
+    left.
     """
     stands = {key: at if at == PARTITION_END else view.earliest.get(key, at) for key, at in landed.items()}
     return view.earliest.at_least(opened.view(frozenset(landed), None, stands).earliest)
 
 
-def _of_one(key: Partition, landed: int, found: Positions, view: SourceView) -> int:
-    """Return where one partition is to stand.
-
-    One that is not in `found` follows on another that is to be read before it, so all of it is to be read. What has been read
-    to its end, or could be passed over to its end, stays where it is: what follows on it may have been read.
-    """
-    if landed == PARTITION_END or key not in view.bounds:
-        return landed
-    at = found.get(key, 0)
-    return landed if at == PARTITION_END else at
-
-
 def _starting(source: Source, to: str) -> Source:
     """Return the source with another start, which is resolved as that of a new stream is."""
     start = {"from": "Latest"} if to == LATEST else {"from": "Timestamp", "timestamp": _moment(to)}
-    document = source.to_document()
-    name = next(name for name in document if name != "format")
-    return Source.model_validate({**document, name: {**document[name], "start": start}})
+    return started_at(source, start)
 
 
 def _moment(to: str) -> str:

@@ -50,11 +50,11 @@ def show_status(
     raise AssertionError("a watch ends by Ctrl-C or by an error")
 
 
-def as_data(streams: Sequence[Resource], *, one: bool) -> object:
-    """Return streams for a program: as `kubectl get -o json` would, without what the API server keeps for itself."""
+def as_data(found: Sequence[Resource], *, one: bool) -> object:
+    """Return resources for a program: as `kubectl get -o json` would, without what the API server keeps for itself."""
     plain = [
         {**it, "metadata": {key: value for key, value in it["metadata"].items() if key != "managedFields"}}
-        for it in streams
+        for it in found
     ]
     return plain[0] if one else plain
 

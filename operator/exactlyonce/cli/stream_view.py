@@ -59,7 +59,8 @@ def _cells(stream: Resource, now: datetime) -> dict[str, str]:
         "PHASE": phase_of(stream),
         "READY": _condition(status, "Ready"),
         "BATCH": _shown(progress.get("batch")),
-        "LAG-RECORDS": _shown(progress.get("lagRecords")) + ("?" if progress.get("lagProblem") else ""),
+        "LAG-RECORDS": (_files(progress) or _shown(progress.get("lagRecords")))
+        + ("?" if progress.get("lagProblem") else ""),
         "BEHIND": behind(progress, now),
         "VERDICT": _shown((status.get("verdict") or {}).get("kind")),
         "ATTEMPT": _shown(status.get("attempt")),
@@ -153,14 +154,25 @@ def _shown(value: object) -> str:
 
 
 def _lag(progress: Resource, objectives: Resource, now: datetime) -> str:
-    if progress.get("lagRecords") is None and not progress.get("lagProblem"):
+    files = _files(progress)
+    if not files and progress.get("lagRecords") is None and not progress.get("lagProblem"):
         return ""
-    words = f"{_shown(progress.get('lagRecords'))} records"
+    words = files or f"{_shown(progress.get('lagRecords'))} records"
+    if files and progress.get("lagProblem"):
+        words = f"at least {words}"
+    if files and progress.get("lagBytes") is not None:
+        words += f" ({progress['lagBytes']} bytes)"
     if progress.get("oldestRecordAt"):
         words += f"; the oldest was written {behind(progress, now)} ago, at {clock_time(progress['oldestRecordAt'])}"
     if objectives.get("lagSeconds"):
         words += f" (objective {objectives['lagSeconds']}s)"
     return words + (f"\nNot measured now: {progress['lagProblem']}" if progress.get("lagProblem") else "")
+
+
+def _files(progress: Resource) -> str:
+    """Return how many files wait; empty where nobody has counted them."""
+    count = progress.get("lagFiles")
+    return "" if count is None else "1 file" if count == 1 else f"{count} files"
 
 
 def landed_words(progress: Resource, now: datetime) -> str:

@@ -38,7 +38,7 @@ TARGET = click.argument("target", metavar="FILE|NAME", shell_complete=files_and_
 
 
 def is_of_a_cluster(target: str) -> bool:
-    """Whether a stream of a cluster is meant: so it is said, or it is no file of this machine and could be such a name.
+    """Whether a stream of a cluster is meant: so it is said, or it is not a file of this machine and could be such a name.
 
     Raises:
         UsageError: if options of both are given.

@@ -21,6 +21,8 @@ CONNECTORS = (
     "kinesis",
     "postgres",
     "files",
+    "delta",
+    "iceberg",
     "doris",
     "object_log",
     "dynamo_db",

@@ -47,11 +47,18 @@ class SourceSpec(Protocol):
     """Whether the difference of two positions is a number of records, at least roughly. Where it is not, nobody counts records
     that were not read: lag in records is not known, and neither is how many are missing."""
 
+    positions_can_be_chosen: ClassVar[bool]
+    """Whether a person may name a position, or a moment, from which a stream is to continue. A position that proves what was
+    read before it can only be one that the stream has had."""
+
     tasks_show_ranges: ClassVar[bool]
     """Whether Spark shows which range each task reads (`SourceReader.task_ranges`); `commit: Partition` needs it."""
 
     own_fields: ClassVar[tuple[str, ...]]
     """Fields below `spec.source.<connector>` that the operator alone reads: a change of them needs no other driver."""
+
+    folder_fields: ClassVar[tuple[str, ...]]
+    """The fields of this model that name folders whose files are read or moved; none where the source is no folder."""
 
     @property
     def secret_ref(self) -> SecretRef | None:
@@ -156,6 +163,24 @@ class TakesReplays(Protocol):
     @property
     def replay_refusal(self) -> str | None:
         """Why they may not, as a clause about the resource; None where they may."""
+        ...
+
+    @property
+    def landing_place(self) -> str:
+        """What rows land into, as the ledger records it: the same text for as long as it is the same."""
+        ...
+
+
+@runtime_checkable
+class TakesBackfills(TakesReplays, Protocol):
+    """A sink with other tables in the database of the ledger, into which ranges can be backfilled; others take none."""
+
+    def into(self, table: str) -> Self:
+        """Return the sink with another table of the same database.
+
+        Raises:
+            ValidationError: if the text names no table.
+        """
         ...
 
 

@@ -25,7 +25,7 @@ from prometheus_client import (
 from exactlyonce.api.conditions import rendered
 from exactlyonce.control.allowlists import admitted_stream, still_admitted
 from exactlyonce.control.bulkheads import Bulkheads
-from exactlyonce.control.cluster import GROUP, LIST_PAGE, PLURAL, VERSION, Cluster
+from exactlyonce.control.cluster import GROUP, PLURAL, VERSION, Cluster
 from exactlyonce.control.deletion import Deletion
 from exactlyonce.control.erase import erase
 from exactlyonce.control.health import Health
@@ -38,16 +38,22 @@ from exactlyonce.control.metrics_page import MetricsPage
 from exactlyonce.control.observer import Observer
 from exactlyonce.control.orphans import release_orphans
 from exactlyonce.control.pass_ports import Leaving, Making, Writing
+from exactlyonce.control.passes import Passes
+from exactlyonce.control.replay_cluster import ReplayCluster
+from exactlyonce.control.replay_pass import ReplayPasses
+from exactlyonce.control.replay_step import StepPorts
+from exactlyonce.control.replay_stores import ClusterReplayStores
 from exactlyonce.control.rollback import Rollback
 from exactlyonce.control.settings import OperatorSettings, read_settings
 from exactlyonce.control.shared import Shared
 from exactlyonce.control.stream_assembly import StreamAssembly, drain_timeout_of
 from exactlyonce.control.stream_pass import StreamPasses
-from exactlyonce.control.wakeups import WakeUps
+from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
 from exactlyonce.monitor.collector import StreamCollector
 from exactlyonce.monitor.monitor import Monitor
 
+_WATCHED_PAGE = 50  # a resource may have 1.4 MB
 _IDLE_SECONDS = 0.5
 """How long kopf keeps a task with the last event of each object: the first list brings one of every object."""
 
@@ -95,11 +101,12 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
         lambda document, attempt: admitted(assembly.made_by(document, attempt)),
         None if default is None else default.name,
     )
+    parsed = functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults)
     passes = StreamPasses(
         cluster,
         Making(
             assembly.of,
-            functools.partial(admitted_stream, allowlists=settings.allowlists, defaults=settings.defaults),
+            parsed,
             lambda document: admitted(assembly.last_made(document)),
             assembly.launcher_of,
         ),
@@ -111,15 +118,22 @@ def build(settings: OperatorSettings, api: client.ApiClient, registry: Collector
     )
     wakeups = WakeUps(time.monotonic, bulkheads.may_run)
     metrics.measure(lambda: wakeups.waiting, may_act, f"{settings.lease_namespace}/{settings.lease_name}")
-    every_stream = functools.partial(cluster.keys, settings.namespaces, settings.selector)
-    return Operator(wakeups, passes, lease, settings.workers, every_stream, observer, settings.monitor_seconds)
+    replays = ReplayCluster(cluster)
+
+    def every_key() -> list[Key]:
+        return [*cluster.keys(settings.namespaces, settings.selector), *replays.keys(settings.namespaces)]
+
+    steps = StepPorts(ClusterReplayStores(assembly), parsed)
+    both = Passes(passes, ReplayPasses(replays, steps, may_act, settings.selector, observer.replays))
+    watched = replays.can_be_watched(settings.namespaces)
+    return Operator(wakeups, both, lease, settings.workers, every_key, observer, settings.monitor_seconds, watched)
 
 
 def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
     """Return kopf's settings: nothing is posted, patched or marked by it; it only watches."""
     given = kopf.OperatorSettings()
     given.posting.enabled = False
-    given.watching.chunk_size = LIST_PAGE  # a list of all streams, or of ended pods, is never whole in memory
+    given.watching.chunk_size = _WATCHED_PAGE  # a list of all streams, replays or pods is never whole in memory
     given.queueing.idle_timeout = _IDLE_SECONDS
     given.watching.label_selectors["", "v1", "pods"] = f"{ROLE_LABEL}={DRIVER}"
     given.persistence.finalizer = "exactlyonce.dev/kopf"  # never set: no handler needs it

@@ -121,7 +121,7 @@ def admitted_stream(document: Mapping[str, Any], allowlists: Allowlists, default
 def still_admitted(made: Stream | None, allowlists: Allowlists, defaults: PodDefaults) -> Stream | None:
     """Return the stream as its latest attempt was made of, or None where an administrator has taken from the lists since.
 
-    No further attempt is made then; a driver that runs runs on.
+    No further attempt is made then; a driver that runs keeps running.
     """
     return None if made is None or allowlists.refusals(made, defaults) else made
 

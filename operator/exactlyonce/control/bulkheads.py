@@ -144,6 +144,13 @@ class Bulkheads:
             self._of[key] = stores
             self._drop_unused()
 
+    def belongs_too(self, key: Key, name: str) -> None:
+        """Note one more store that a stream has."""
+        store = self.store(name)
+        with self._guard:
+            before = self._of.get(key, ())
+            self._of[key] = before if store in before else (*before, store)
+
     def forget(self, key: Key) -> None:
         """Drop a stream that is gone."""
         with self._guard:

@@ -9,7 +9,7 @@ from exactlyonce.api.ledger import LedgerInUse
 from exactlyonce.api.source import Source
 from exactlyonce.assembly import Secrets, checkpoint_store, source_address
 from exactlyonce.checkpoint.locations import StoreInPods, names_login
-from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.checkpoint.store import ErasableStore, SizedStore
 from exactlyonce.connectors.registry import LEDGERS
 from exactlyonce.control.operator_locations import OperatorLocations
 from exactlyonce.control.operator_sources import OperatorSources
@@ -18,6 +18,7 @@ from exactlyonce.schema.aws_login import login_in
 from exactlyonce.schema.model import field_name
 from exactlyonce.schema.places import Place, S3Place
 from exactlyonce.source.connector import SourceAddress
+from exactlyonce.source.counted_files import CountsFiles, FileCounter
 
 
 class LocationOutOfReach(Refused):
@@ -30,7 +31,7 @@ def operators_store(
     """Return the store of a checkpoint as the operator has it; `secret` holds what `secretRef` names, if anything.
 
     The operator's own login is a deputy's: it may be good for the folders of every tenant. So it serves what an administrator
-    allowed and nothing else. A secret that holds no login, such as one with a certificate alone, is no login either.
+    allowed and nothing else. A secret without a login, such as one with a certificate alone, is not a login either.
 
     Raises:
         LocationOutOfReach: if it is a folder of no volume.
@@ -96,6 +97,15 @@ def source_in_reach(source: Source, namespace: str, secrets: Secrets, allowed: O
                 "Name a secret, or ask an administrator; what can be allowed is a data stream by streamArn, and a lease table."
             )
     return address
+
+
+def measured_beside(checkpoints: ErasableStore, source: SourceAddress) -> tuple[SizedStore | None, FileCounter | None]:
+    """Return what the monitor asks of a stream beside the rounds: how large its checkpoint is, and how many files wait.
+
+    None where the store is not one that tells its size, and where the source is no folder.
+    """
+    sized = checkpoints if isinstance(checkpoints, SizedStore) else None
+    return sized, source.counter(checkpoints) if isinstance(source, CountsFiles) else None
 
 
 def is_in_reach(

@@ -103,7 +103,7 @@ class Cluster:
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": {
                 "apiVersion": f"{GROUP}/{VERSION}",
-                "kind": KIND,
+                "kind": document.get("kind") or KIND,
                 "name": metadata["name"],
                 "namespace": namespace,
                 "uid": metadata["uid"],
@@ -140,7 +140,7 @@ class Cluster:
         except (Answered, ApiServerUnreachable) as problem:
             if isinstance(problem, Answered) and problem.status == NOT_FOUND:
                 return None
-            raise _told(problem, what) from problem
+            raise told_by(problem, what) from problem
 
     def _replaced(self, document: Mapping[str, Any], part: str = "") -> dict[str, Any]:
         """Replace a resource, or a part of it, of the very version that `document` names."""
@@ -150,7 +150,7 @@ class Cluster:
         except (Answered, ApiServerUnreachable) as problem:
             if isinstance(problem, Answered) and problem.status in (CONFLICT, NOT_FOUND):
                 raise StatusConflict(f"{key} has changed since it was read; looking again.") from problem
-            raise _told(problem, f"ExactlyOnceStream {key}") from problem
+            raise told_by(problem, f"ExactlyOnceStream {key}") from problem
 
 
 def _path(namespace: str, name: str = "") -> str:
@@ -161,10 +161,10 @@ def _asked(call: Callable[[], dict[str, Any]], what: str) -> dict[str, Any]:
     try:
         return call()
     except (Answered, ApiServerUnreachable) as problem:
-        raise _told(problem, what) from problem
+        raise told_by(problem, what) from problem
 
 
-def _told(problem: ExactlyOnceError, what: str) -> ClusterUnreachable | ClusterRefused | ResourceNotAccepted:
+def told_by(problem: ExactlyOnceError, what: str) -> ClusterUnreachable | ClusterRefused | ResourceNotAccepted:
     """Turn an answer of the API server into an error; what it may say later is not known, unless it forbids."""
     if not isinstance(problem, Answered):
         return ClusterUnreachable(str(problem))

@@ -1,6 +1,6 @@
 """What a person's command asks of a cluster, with that person's rights: streams, their events, pods, logs and secrets.
 
-The one thing that it changes is fields of a stream's spec (`patch_spec`).
+It changes fields of a stream's spec, and its annotations.
 """
 
 from __future__ import annotations
@@ -145,10 +145,9 @@ class ClusterReader:
         core: Any = client.CoreV1Api(self.api)
         metadata = stream["metadata"]
         try:
+            selector = f"involvedObject.uid={metadata['uid']}"
             listed = core.list_namespaced_event(
-                metadata["namespace"],
-                field_selector=f"involvedObject.uid={metadata['uid']}",
-                _request_timeout=_TIMEOUT_SECONDS,
+                metadata["namespace"], field_selector=selector, _request_timeout=_TIMEOUT_SECONDS
             )
         except Exception:
             return []
@@ -189,7 +188,7 @@ class ClusterReader:
         """
         path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
-        found = _answered(
+        found = answered(
             lambda: asked(self.api, "POST", path, body=body), "ask who you are", "create selfsubjectreviews"
         )
         return str(((found.get("status") or {}).get("userInfo") or {}).get("username") or "")
@@ -222,7 +221,7 @@ class ClusterReader:
             ReadRefused, ClusterSilent: if they cannot be listed.
         """
         what = f"list pods in namespace {namespace}"
-        return _answered(
+        return answered(
             lambda: ApiServer(self.api).list("Pod", namespace, selector), what, f"list pods in namespace {namespace}"
         )
 
@@ -244,13 +243,13 @@ class ClusterReader:
             raise ClusterSilent(f"Cannot {what}: {problem}") from None
 
     def secret(self, namespace: str, name: str, field: str) -> dict[str, str]:
-        """Return the keys of a secret that a field of a stream names; those that are no text are left out.
+        """Return the keys of a secret that a field of a stream names; those that are not text are left out.
 
         Raises:
             ReadRefused, ClusterSilent: if it is not there, or this person may not read it.
         """
         what = f"read secret {namespace}/{name}, which {field} names"
-        found = _answered(
+        found = answered(
             lambda: asked(self.api, "GET", f"/api/v1/namespaces/{namespace}/secrets/{name}"),
             what,
             f"get secret {name} in namespace {namespace}",
@@ -259,7 +258,8 @@ class ClusterReader:
         return {key: value.decode() for key, value in decoded.items() if is_text(value)}
 
 
-def _answered(call: Callable[[], _Found], what: str, right: str) -> _Found:
+def answered(call: Callable[[], _Found], what: str, right: str) -> _Found:
+    """Return the answer of a call, or raise ReadRefused or ClusterSilent."""
     try:
         return call()
     except Answered as answer:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.spec import StreamSpec
 from exactlyonce.checkpoint.generation import MARKER, SOURCE_FOLDER, Marker, list_generations, read_marker
 from exactlyonce.checkpoint.locations import StoreInPods
 from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.connectors.specs import TakesReplays
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_of
 from exactlyonce.control.stream_assembly import StreamAssembly
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.history import FailureHistory
+from exactlyonce.ledger.rows import BatchStatus, FailureStatus, LedgerView, StreamRow
 
 _ONE_PASS_SECONDS = 2.0
 """Shorter than what counts as a store that hangs (bulkheads.HANGS_SECONDS): a large checkpoint delays nobody."""
@@ -28,7 +32,9 @@ def erase(
 
     A resource that only names another one's stream (a copy that was halted for it) takes nothing away, and nothing goes that
     the marker in the location does not say to be this stream's. The rows go last: they tell whose the checkpoint is, if this is
-    interrupted. Returns a sentence for what is left behind; what only pods of the stream reach is: it has none any more.
+    interrupted. Returns sentences for what is left behind; what only pods of the stream reach is: it has none any more. So is a
+    batch that a driver landed and may not have come to show in the sink, and what a replay landed since: no driver follows that
+    would show it.
 
     Raises:
         NotLeading: if the Lease is lost on the way.
@@ -60,8 +66,47 @@ def erase(
             left = _erase_checkpoint(store, view.stream, is_enough)
     require_lease(assembly.may_act)
     with erasable.at_ledger.entered():
+        replayed = _not_taken_over(ledger, view, stream.spec)
         ledger.forget(stream.stream_id, owner)
-    return left
+    return " ".join(filter(None, (_unshown(view, stream.spec), replayed, left))) or None
+
+
+def _not_taken_over(ledger: FailureHistory, view: LedgerView, spec: StreamSpec) -> str | None:
+    """Return a sentence for what replays have landed in files since the latest batch: no batch follows that would show it."""
+    sink = spec.sink.spec
+    if sink.holds_ledger or not isinstance(sink, TakesReplays):
+        return None
+    landed = [row.landed_at for row in view.batches if row.status is BatchStatus.LANDED and row.landed_at is not None]
+    since = max(landed, default=datetime.fromtimestamp(0, UTC))
+    (records,) = ledger.summed_failures(view.stream.stream_id, (FailureStatus.REPLAYED,), (since,)).records_since
+    if not records:
+        return None
+    return (
+        f"{records} records were landed by replays, in files whose names begin with replay-, and no batch has landed since "
+        "that would show them to readers of the sink's log. Look for these files there, since nothing is left of their record."
+    )
+
+
+def _unshown(view: LedgerView, spec: StreamSpec) -> str | None:
+    """Return a sentence for the batch that has landed by the ledger alone, or may have. Performs no I/O.
+
+    A driver that has ended by its own word has shown in the sink what it landed; of one that died nobody can tell.
+    """
+    row, sink = view.stream, spec.sink.spec
+    decided = None if view.decided is None else view.decided.batch
+    may_lack = not (row.writer_released or sink.holds_ledger or sink.two_phases)
+    number = decided if decided is not None else row.landed_batch if may_lack else None
+    batch = None if number is None else view.batch(number)
+    if number is None or (decided is None and (batch is None or batch.status is not BatchStatus.LANDED)):
+        return None
+    ranges = "" if batch is None else f" ({batch.ranges.text(spec.source.spec.position_text)})"
+    found = "is decided in the ledger and not committed in the sink: some or all of its rows are not there, and never will be"
+    if decided is None:
+        found = (
+            "has landed by the ledger, and the driver that landed it did not end by its own word: its rows may be in the sink, "
+            "or in files that no reader is shown"
+        )
+    return f"Batch {number} {found}. Look for them there, since nothing is left of its record but this: batch {number}{ranges}."
 
 
 def _left_behind(store: StoreInPods, checkpoint: Checkpoint) -> str:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from exactlyonce.checkpoint.codec import PositionCodec
-from exactlyonce.checkpoint.store import CreateOutcome, Entry, LogStore
+from exactlyonce.checkpoint.store import CreateOutcome, Entry, ErasableStore, LogStore
 from exactlyonce.control.bulkheads import Shown, Store
 from exactlyonce.errors import PassTooLong
+from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from exactlyonce.positions.ranges import Partition, Positions
@@ -32,6 +33,16 @@ class Opened:
     at_checkpoints: Store
     source: Source
     at_source: Store
+
+
+@dataclass(frozen=True, slots=True)
+class Erasable:
+    """Where a stream's rows and checkpoint are, with the place that each call takes there."""
+
+    ledger: OpenLedger
+    at_ledger: Store
+    checkpoints: ErasableStore
+    at_checkpoints: Store
 
 
 @dataclass(frozen=True)

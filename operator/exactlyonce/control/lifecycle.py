@@ -14,14 +14,16 @@ from typing import Any
 
 import kopf
 
+from exactlyonce.api.stream_replay import REPLAY_KIND, REPLAY_PLURAL
 from exactlyonce.control.cluster import GROUP, KIND, PLURAL, VERSION
 from exactlyonce.control.lease import Lease
 from exactlyonce.control.observer import Observer
-from exactlyonce.control.stream_pass import StreamPasses
+from exactlyonce.control.passes import Passes
+from exactlyonce.control.replay_keys import replays_of
 from exactlyonce.control.sweeps import Sweeps
 from exactlyonce.control.wakeups import Key, WakeUps
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.pod_names import DRIVER, ROLE_LABEL
+from exactlyonce.launch.pod_names import DRIVER, REPLAY_OF_LABEL, ROLE_LABEL, launched_as
 
 log = logging.getLogger("exactlyonce.operator")
 
@@ -48,12 +50,13 @@ class Operator:
     """Workers over the queue of wake-ups; for one event loop."""
 
     wakeups: WakeUps
-    passes: StreamPasses
+    passes: Passes
     lease: Lease
     workers: int
     every_stream: Callable[[], Iterable[Key]]
     observer: Observer
     monitor_seconds: float = 30.0
+    watches_replays: bool = True
     pulse: Pulse = field(default_factory=Pulse)
     _lease_asked: float = field(default_factory=time.monotonic)
     _leading: asyncio.Event = field(default_factory=asyncio.Event)
@@ -61,13 +64,17 @@ class Operator:
     _known: dict[Key, int] = field(default_factory=dict)
 
     def register(self, registry: kopf.OperatorRegistry) -> None:
-        """Tell kopf what wakes a stream: a change of its resource, and of its pods. No field is looked at here."""
+        """Tell kopf what wakes a stream and its replays: a change of a resource, and of pods. No field is judged here."""
 
         @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
         async def stream_changed(
-            namespace: str | None, name: str | None, meta: Mapping[str, Any], **event: Any
+            namespace: str | None, name: str | None, meta: Mapping[str, Any], spec: Mapping[str, Any], **event: Any
         ) -> None:
-            self.hear(Key(namespace or "", name or ""), event["type"], meta)
+            key = Key(namespace or "", name or "")
+            # A replay leaves a stream that is suspended before a person changes the sink, and one that is gone.
+            ends_replays = event["type"] == "DELETED" or (event["type"] is not None and spec.get("suspend"))
+            if self.hear(key, event["type"], meta) and ((ends_replays and self.watches_replays) or spec.get("replay")):
+                self._woken(replays_of(key), event["type"])
 
         @kopf.on.event("", "v1", "pods", labels={ROLE_LABEL: DRIVER}, registry=registry)
         async def pod_changed(
@@ -78,11 +85,29 @@ class Operator:
                 if owner["kind"] == KIND:
                     key = Key(namespace or "", owner["name"])
                     self._woken(key, event["type"], _ON_ITS_WAY_SECONDS if is_on_its_way else 0.0)
+                elif owner["kind"] == REPLAY_KIND:
+                    stream = (meta.get("labels") or {}).get(REPLAY_OF_LABEL, "")
+                    self._woken(replays_of(Key(namespace or "", stream)), event["type"], _ON_ITS_WAY_SECONDS)
 
-    def hear(self, key: Key, kind: str | None, meta: Mapping[str, Any]) -> None:
-        """Hear of a resource from the watch; `kind` is None for what was there when the watch began."""
-        if self._is_news(key, kind, meta):
-            self._woken(key, kind)
+        if not self.watches_replays:
+            return
+
+        @kopf.on.event(GROUP, VERSION, REPLAY_PLURAL, registry=registry)
+        async def replay_changed(
+            namespace: str | None, name: str | None, meta: Mapping[str, Any], spec: Mapping[str, Any], **event: Any
+        ) -> None:
+            if self._is_news(Key(namespace or "", launched_as(name or "")), event["type"], meta):
+                self._woken(replays_of(Key(namespace or "", str(spec.get("stream") or ""))), event["type"])
+
+    def hear(self, key: Key, kind: str | None, meta: Mapping[str, Any]) -> bool:
+        """Hear of a resource from the watch, and return whether it is news.
+
+        `kind` is None for what was there when the watch began.
+        """
+        if not self._is_news(key, kind, meta):
+            return False
+        self._woken(key, kind)
+        return True
 
     @property
     def lease_silent_seconds(self) -> float:

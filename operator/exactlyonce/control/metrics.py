@@ -31,7 +31,7 @@ from exactlyonce.errors import (
 from exactlyonce.launch.api_server import Answered, ApiServerUnreachable
 from exactlyonce.launch.port import LaunchFailed
 from exactlyonce.ledger.fence import EpochOvertaken
-from exactlyonce.monitor.series import Kind, Series
+from exactlyonce.monitor.metric import Kind, Series
 from exactlyonce.reconcile.verdicts import Verdict
 
 PASS_SECONDS = Series(
@@ -178,7 +178,7 @@ class OperatorMetrics:
         self._begun.pop(key, None)
 
     def note_problem(self, problem: Exception) -> None:
-        """Count what a store did not answer or refused; what is no store's fault is passed over."""
+        """Count what a store did not answer or refused; what is not a store's fault is passed over."""
         if isinstance(problem, EpochOvertaken):
             self._refusals.labels("pass").inc()
             return

@@ -16,9 +16,11 @@ from exactlyonce.control.transitions import happened_between
 from exactlyonce.control.wakeups import Key
 from exactlyonce.errors import SecretMissing
 from exactlyonce.monitor.monitor import Monitor
+from exactlyonce.monitor.replays import ReplaysView
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import StreamKey, Target, life_of
 from exactlyonce.reconcile.progress import RateLimit
+from exactlyonce.source.counted_files import FileCounter
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,9 @@ class Observer:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     rate_limit: RateLimit = field(default_factory=lambda: RateLimit(time.monotonic))
 
-    def watch(self, target: Target, checkpoint: SizedStore | None = None) -> None:
-        """Measure a stream there from now on; `checkpoint` is None where it is out of reach."""
-        self.monitor.watch(target, checkpoint)
+    def watch(self, target: Target, checkpoint: SizedStore | None = None, files: FileCounter | None = None) -> None:
+        """Measure a stream there from now on; `checkpoint` is None where it is out of reach, `files` for no folder."""
+        self.monitor.watch(target, checkpoint, files)
 
     def written(self, key: Key, before: StreamStatus, after: StreamStatus) -> None:
         """Count what a write of a status says."""
@@ -55,6 +57,10 @@ class Observer:
         self.monitor.noted(StreamKey(*key), life_of(status, created_at, secret_missing=secret_missing))
         if has_driver:
             self.metrics.pod_created(key, status.attempt)
+
+    def replays(self, key: Key, view: ReplaysView | None) -> None:
+        """Note how the replays of a stream fare; None where none is left."""
+        self.monitor.noted_replays(StreamKey(*key), view)
 
     def gone(self, key: Key) -> None:
         """Drop a stream that is gone, with its series."""
@@ -80,7 +86,7 @@ def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime
     known, at = before or Progress(), now.timestamp()
     if snapshot.measured_at is None and snapshot.problem is not None:
         return known.model_copy(update={"lag_problem": snapshot.problem})  # what another operator measured stands
-    lag, oldest = snapshot.lag(at), snapshot.oldest_timestamp(at)
+    lag, oldest, files = snapshot.lag(at), snapshot.oldest_timestamp(at), snapshot.not_landed
     if oldest is not None:
         age: int | None = max(round(at - oldest), 0)
     else:
@@ -90,8 +96,11 @@ def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime
     return known.model_copy(
         update={
             "lag_records": None if lag is None else lag.records,
+            "lag_files": None if files is None else files.files,
+            "lag_bytes": None if files is None else files.size_bytes,
             "lag_seconds": age,
             "oldest_record_at": None if oldest is None else datetime.fromtimestamp(int(oldest), UTC),
             "lag_problem": snapshot.problem,
+            "held_records": known.held_records if snapshot.landed is None else snapshot.landed.quarantined_records,
         }
     )

@@ -16,11 +16,15 @@ from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address
 from exactlyonce.checkpoint.locations import StoreInPods, store_name
-from exactlyonce.checkpoint.store import ErasableStore, SizedStore
-from exactlyonce.control.bulkheads import Store
-from exactlyonce.control.checkpoint_stores import operators_store, require_ledger_in_reach, source_in_reach
+from exactlyonce.checkpoint.store import ErasableStore
+from exactlyonce.control.checkpoint_stores import (
+    measured_beside,
+    operators_store,
+    require_ledger_in_reach,
+    source_in_reach,
+)
 from exactlyonce.control.cluster import Cluster
-from exactlyonce.control.guarded_stores import GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
+from exactlyonce.control.guarded_stores import Erasable, GuardedLedger, GuardedLogStore, GuardedSource, Opened, Opening
 from exactlyonce.control.incomplete import assembling, rehearsing
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.operator_locations import NO_LOCATIONS, OperatorLocations
@@ -39,9 +43,9 @@ from exactlyonce.launch.kubernetes import KubernetesLauncher
 from exactlyonce.launch.pod_endings import Patience
 from exactlyonce.launch.pod_settings import PodDefaults, resolve
 from exactlyonce.launch.port import NO_ORDERS, Orders
-from exactlyonce.ledger.connector import LedgerAddress, OpenLedger
+from exactlyonce.ledger.connector import LedgerAddress
 from exactlyonce.ledger.rows import LedgerView
-from exactlyonce.monitor.targets import Target, target_of
+from exactlyonce.monitor.targets import Watch, target_of
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Reporter, Timing
@@ -73,22 +77,12 @@ class _Known:
         return (self.uid, self.generation) == (metadata["uid"], metadata["generation"]) and now < self.until
 
 
-@dataclass(frozen=True, slots=True)
-class Erasable:
-    """Where a stream's rows and checkpoint are, with the place that each call takes there."""
-
-    ledger: OpenLedger
-    at_ledger: Store
-    checkpoints: ErasableStore
-    at_checkpoints: Store
-
-
 @dataclass(frozen=True)
 class StreamAssembly:
     """Puts streams of one cluster together. Nothing is connected to until a pass asks for it.
 
-    `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, with the store
-    of its checkpoint where that tells its size; `note_problem` of each error that ends a pass. `locations` and `sources` are
+    `may_act` is asked before anything in the cluster is changed. `watch` is told where each stream is measured, and what is
+    `measured_beside` it; `note_problem` of each error that ends a pass. `locations` and `sources` are
     those that an administrator lets the operator reach with its own login. A launch reads every secret again; a
     pass over a driver that runs reads none, unless it is the first over this version of the resource.
     """
@@ -97,7 +91,7 @@ class StreamAssembly:
     defaults: PodDefaults
     patience: Patience = field(default_factory=Patience)
     may_act: Callable[[], bool] = lambda: True
-    watch: Callable[[Target, SizedStore | None], None] = lambda target, checkpoint: None
+    watch: Watch = lambda target, checkpoint, files: None
     note_problem: Callable[[Exception], None] = lambda problem: None
     shared: Shared = field(default_factory=Shared)
     locations: OperatorLocations = NO_LOCATIONS
@@ -191,22 +185,22 @@ class StreamAssembly:
         """Open the stores of a stream with its secrets as they are now."""
         spec, namespace = stream.spec, stream.metadata.namespace
         key = Key(namespace, stream.metadata.name)
-        secrets = functools.partial(self._secret, namespace)
+        secrets = functools.partial(self.secret, namespace)
         with assembling():
-            address = self._ledger(spec, namespace)
+            address = self.address_of_ledger(spec, namespace)
             source = source_in_reach(spec.source, namespace, secrets, self.sources)
             names = (address.store_name(namespace), store_name(spec.checkpoint), source.store_name(namespace))
             at_ledger, at_checkpoints, at_source = (self.shared.bulkheads.store(name) for name in names)
+            checkpoints = self._store(spec.checkpoint, namespace)
             opened = Opened(
                 self.shared.clients.ledger(address),
                 at_ledger,
-                self._store(spec.checkpoint, namespace),
+                checkpoints,
                 at_checkpoints,
                 self.shared.clients.source(source),
                 at_source,
             )
-            sized = opened.checkpoints if isinstance(opened.checkpoints, SizedStore) else None
-            self.watch(target_of(stream, source, address), sized)
+            self.watch(target_of(stream, source, address), *measured_beside(checkpoints, source))
         self.shared.bulkheads.belongs(key, *names)
         self.known[key] = _Known.of(document, address, self.clock())
         return opened
@@ -250,15 +244,17 @@ class StreamAssembly:
         )
 
     def _store(self, checkpoint: Checkpoint, namespace: str) -> ErasableStore:
-        return operators_store(checkpoint, namespace, self._secret(namespace, checkpoint.secret_ref), self.locations)
+        return operators_store(checkpoint, namespace, self.secret(namespace, checkpoint.secret_ref), self.locations)
 
-    def _ledger(self, spec: StreamSpec, namespace: str) -> LedgerAddress:
+    def address_of_ledger(self, spec: StreamSpec, namespace: str) -> LedgerAddress:
+        """Return where a stream's ledger is, or raise LocationOutOfReach."""
         ledger = ledger_of(spec)
-        secret = self._secret(namespace, ledger.spec.secret_ref)
+        secret = self.secret(namespace, ledger.spec.secret_ref)
         require_ledger_in_reach(ledger, namespace, secret, self.locations)
         return ledger_address(spec, lambda _: secret)
 
-    def _secret(self, namespace: str, reference: SecretRef | None) -> Mapping[str, str]:
+    def secret(self, namespace: str, reference: SecretRef | None) -> Mapping[str, str]:
+        """Return what a secret holds, or raise SecretMissing."""
         if reference is None:
             return {}
         found = self.cluster.secret(namespace, reference.name)
@@ -273,7 +269,7 @@ class StreamAssembly:
             SecretMissing, LocationOutOfReach: if they cannot be reached.
         """
         spec, namespace = stream.spec, stream.metadata.namespace
-        address = self._ledger(spec, namespace)
+        address = self.address_of_ledger(spec, namespace)
         checkpoints = self._store(spec.checkpoint, namespace)
         names = (address.store_name(namespace), store_name(spec.checkpoint))
         self.shared.bulkheads.belongs(Key(namespace, stream.metadata.name), *names)

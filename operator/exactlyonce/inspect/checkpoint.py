@@ -135,7 +135,9 @@ def _torn_starts(facts: CheckpointFacts, planned: Mapping[BatchNumber, Planned])
         if first is None or log.file(0) is None or place >= len(first.ends):
             continue
         if partitions_of(first.ends[place]) is not None and _recorded_start(log) is None:
-            found[f"sources/{place}/0"] = Oddity(Damage.FILE_TORN, f"sources/{place}/0: it is no start of a source")
+            found[f"sources/{place}/0"] = Oddity(
+                Damage.FILE_TORN, f"sources/{place}/0: it is not the start of a source"
+            )
     return found
 
 

@@ -119,11 +119,17 @@ class KubernetesPlace:
         )
 
 
+def _without_defaults(order: Quarantine) -> dict[str, Any]:
+    """Return an order as a driver of an earlier release can read it, where that knows all that it says."""
+    return {name: value for name, value in asdict(order).items() if name != "bisect" or value}
+
+
 @dataclass(frozen=True)
 class DriverDocument:
     """What a driver is started with. `master` is Spark's, or `k8s` for the cluster that the driver's pod is in.
 
-    `ticket` is what the raise of the attempt's epoch drew; an operator of an earlier release writes none.
+    `ticket` is what the raise of the attempt's epoch drew, and `checkpoint_path` what its decision chose; an operator of an
+    earlier release writes neither, and one that leaves the decision to the pod no checkpoint.
     `limit` is there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
     """
 
@@ -135,10 +141,17 @@ class DriverDocument:
     ticket: str | None = None
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
+    checkpoint_path: str | None = None
 
     def ordered(self, orders: Orders) -> DriverDocument:
         """Return the document with an attempt's orders in it."""
-        return replace(self, ticket=orders.ticket, limit=orders.limit, quarantine=orders.quarantine)
+        return replace(
+            self,
+            ticket=orders.ticket,
+            limit=orders.limit,
+            quarantine=orders.quarantine,
+            checkpoint_path=orders.checkpoint_path,
+        )
 
     def render(self) -> str:
         """Return the document as JSON."""
@@ -153,7 +166,9 @@ class DriverDocument:
         if self.limit is not None:
             document["batchLimit"] = {"records": self.limit.records, "until": self.limit.until}
         if self.quarantine is not None:
-            document["quarantine"] = asdict(self.quarantine)
+            document["quarantine"] = _without_defaults(self.quarantine)
+        if self.checkpoint_path is not None:
+            document["checkpointPath"] = self.checkpoint_path
         if self.kubernetes is not None:
             document["kubernetes"] = self.kubernetes.document()
         return json.dumps(document, indent=2)
@@ -167,7 +182,7 @@ class DriverDocument:
         """
         document = json.loads(text)
         if not isinstance(document, dict):
-            raise TypeError("it is no object")
+            raise TypeError("it is not an object")
         place, limit, quarantine = (document.get(key) for key in ("kubernetes", "batchLimit", "quarantine"))
         return cls(
             document["streamId"],
@@ -178,4 +193,5 @@ class DriverDocument:
             document.get("ticket"),
             None if limit is None else ShrunkLimit(**limit),
             None if quarantine is None else Quarantine(**quarantine),
+            document.get("checkpointPath"),
         )

@@ -63,10 +63,13 @@ START_SECONDS = 30  # what a driver may take to end beside its current batch
 
 @dataclass(frozen=True, slots=True)
 class Manifests:
-    """What an attempt consists of, in the order in which it is created; `service` is there by choice."""
+    """What an attempt consists of, in the order in which it is created.
+
+    `network_secret` is None for what has no executors, and `service` is there by choice.
+    """
 
     config_map: Manifest
-    network_secret: Manifest
+    network_secret: Manifest | None
     pod: Manifest
     service: Manifest | None
 
@@ -84,7 +87,7 @@ def manifests_of(settings: PodSettings) -> Manifests:
     executor = merged(executor_template(settings), settings.executor_template, EXECUTOR_ROLE)
     return Manifests(
         _config_map(settings, executor),
-        network_secret(_metadata(settings, network_secret_name(settings.stream, settings.attempt))),
+        network_secret(metadata_of(settings, network_secret_name(settings.stream, settings.attempt))),
         with_progress_probe(
             with_reconciliation(merged(_driver_pod(settings), settings.driver_template, DRIVER_ROLE)),
             settings.progress_limit,
@@ -105,7 +108,7 @@ def executor_template(settings: PodSettings) -> Manifest:
             {
                 "name": EXECUTOR,
                 "workingDir": SCRATCH,
-                "env": [*_variables(), *s3_secret(settings)],
+                "env": [*variables(), *s3_secret(settings)],
                 "volumeMounts": [*mounts_of(settings), network_mount()],
                 "terminationMessagePolicy": "FallbackToLogsOnError",
                 "securityContext": OWN_SECURITY,
@@ -128,7 +131,7 @@ def _config_map(settings: PodSettings, executor: Manifest) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(settings, driver_name(settings.stream, settings.attempt)),
+        "metadata": metadata_of(settings, driver_name(settings.stream, settings.attempt)),
         "immutable": True,
         "data": data,
     }
@@ -170,7 +173,7 @@ def _driver_pod(settings: PodSettings) -> Manifest:
         spec["imagePullSecrets"] = [{"name": secret} for secret in settings.image.pull_secrets]
     if settings.orders.brief is not None:
         spec["initContainers"] = [_reconcile_container(settings)]
-    metadata = {**_metadata(settings, name), "finalizers": [ENDING_FINALIZER]}
+    metadata = {**metadata_of(settings, name), "finalizers": [ENDING_FINALIZER]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
@@ -184,12 +187,12 @@ def _driver_container(settings: PodSettings) -> Manifest:
         TERMINATION_LOG,
     ]
     environment: list[Manifest] = [
-        *_variables(),
+        *variables(),
         {"name": LOCAL_FOLDERS, "value": SCRATCH},
         {"name": PROGRESS_VARIABLE, "value": progress_file(driver_name(settings.stream, settings.attempt))},
         {"name": POD_IP, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
     ]
-    container = _container(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
+    container = container_of(settings, DRIVER, arguments, {"env": environment, "ports": _ports(settings)})
     container["volumeMounts"].append(network_mount())
     return container
 
@@ -197,14 +200,14 @@ def _driver_container(settings: PodSettings) -> Manifest:
 def _reconcile_container(settings: PodSettings) -> Manifest:
     """It needs less than the driver, and a pod is given room for the greater of the two."""
     arguments = [RECONCILE, "--brief", f"{ATTEMPT_FOLDER}/{BRIEF_FILE}", *_epoch(settings), "--word", TERMINATION_LOG]
-    return _container(settings, RECONCILE, arguments, {"env": _variables()})
+    return container_of(settings, RECONCILE, arguments, {"env": variables()})
 
 
 def _epoch(settings: PodSettings) -> list[str]:
     return ["--epoch", str(settings.attempt)]
 
 
-def _container(settings: PodSettings, name: str, arguments: list[str], own: Manifest) -> Manifest:
+def container_of(settings: PodSettings, name: str, arguments: list[str], own: Manifest) -> Manifest:
     """Return a container of the driver's pod: what both have, and what is its own."""
     container: Manifest = {
         "name": name,
@@ -238,7 +241,7 @@ def _ports(settings: PodSettings) -> list[Manifest]:
 
 def _ui_service(settings: PodSettings) -> Manifest:
     """The Service of Spark's user interface, the same for every attempt: it finds the driver by its labels."""
-    metadata = _metadata(settings, ui_service_name(settings.stream))
+    metadata = metadata_of(settings, ui_service_name(settings.stream))
     metadata["labels"] = {key: value for key, value in metadata["labels"].items() if not key.endswith("/attempt")}
     spec = {
         "selector": {STREAM_LABEL: label_value(settings.stream), ROLE_LABEL: DRIVER},
@@ -248,7 +251,8 @@ def _ui_service(settings: PodSettings) -> Manifest:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def _metadata(settings: PodSettings, name: str) -> Manifest:
+def metadata_of(settings: PodSettings, name: str) -> Manifest:
+    """Return the metadata of what belongs to an attempt."""
     return {
         "name": name,
         "namespace": settings.namespace,
@@ -269,5 +273,6 @@ def _resources(size: Size) -> dict[str, Any]:
     return {"requests": {"cpu": size.cpu_request or str(size.cores), "memory": memory}, "limits": limits}
 
 
-def _variables() -> list[Manifest]:
+def variables() -> list[Manifest]:
+    """Return the environment of every container of a driver's pod."""
     return [{"name": SECRETS_FOLDER, "value": SECRETS_MOUNT}, {"name": "HOME", "value": "/tmp"}]  # noqa: S108 - a volume of the pod alone

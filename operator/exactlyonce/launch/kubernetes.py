@@ -132,7 +132,7 @@ class KubernetesLauncher:
 
     def latest_spec(self) -> Mapping[str, Any] | None:
         """Return the spec that the latest attempt was made of, of which anything is left; None where that cannot be told."""
-        return spec_in(max(self._config_maps(), key=attempt_of, default=None))
+        return spec_in(max(self.config_maps(), key=attempt_of, default=None))
 
     def spec_of(self, attempt: Epoch) -> Mapping[str, Any] | None:
         """Return the spec that an attempt was made of; None where its ConfigMap is gone, or is not this stream's."""
@@ -172,7 +172,7 @@ class KubernetesLauncher:
         for pod in pods:
             if role_of(pod) == EXECUTOR and self._is_left_behind(pod):
                 self._delete(pod, "Pod")
-        config_maps = self._config_maps()
+        config_maps = self.config_maps()
         if keep:
             kept |= {max(map(attempt_of, config_maps), default=recorded)}
         if good is not None:
@@ -282,7 +282,7 @@ class KubernetesLauncher:
         except Answered as answer:
             raise ApiServerUnreachable(f"Each {kind} of {self.stream} cannot be listed: {answer}.") from answer
 
-    def _config_maps(self) -> list[Manifest]:
+    def config_maps(self) -> list[Manifest]:
         """Return those of this very stream's attempts."""
         return [found for found in self._listed("ConfigMap") if self._is_ours(found)]
 

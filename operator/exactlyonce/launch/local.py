@@ -22,7 +22,7 @@ import psutil
 
 from exactlyonce.api.conditions import NO_PROGRESS
 from exactlyonce.launch.driver_document import PROGRESS_VARIABLE, DriverDocument
-from exactlyonce.launch.last_words import parse_last_words
+from exactlyonce.launch.last_message import parse_last_message
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Ended, Gone, LaunchFailed, NeverStarted, Orders, Running
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.launch.silence import Doubts, Silence, touched_at
@@ -87,7 +87,7 @@ class LocalLauncher:
         if self.read_only and any(self._processes(attempt)):
             return Gone("its main process has ended and others of it have not")
         self._end_stragglers(attempt)
-        words = parse_last_words(_text_of(home / "last-words.json"))
+        words = parse_last_message(_text_of(home / "last-words.json"))
         ended = "was killed" if status is not None and status < 0 else "ended"
         how = ended if status is None else f"{ended} (status {status})"
         detail = f"it {how} without a last message; its log is {home / 'log'}"

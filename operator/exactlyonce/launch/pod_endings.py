@@ -2,7 +2,7 @@
 
 Only a terminated container state, which its kubelet reports, proves that a driver has ended: the kubelet writes it after the
 container runtime has reaped the process. A pod's phase is no proof: the control plane sets it to Failed for a node that is
-lost, whose containers may run on. Each ending has a reason, one CamelCase word, and a sentence.
+lost, whose containers may keep running. Each ending has a reason, one CamelCase word, and a sentence.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from exactlyonce.launch.driver_progress import hangs_from
-from exactlyonce.launch.last_words import Ending, LastWords, parse_cut_words, parse_last_words
+from exactlyonce.launch.last_message import Ending, LastMessage, parse_cut_message, parse_last_message
 from exactlyonce.launch.pod_facts import (
     driver_spec,
     driver_status,
@@ -151,7 +151,7 @@ def _ended(pod: Manifest, terminated: Manifest) -> Ended:
     if terminated.get("finishedAt"):
         proof += f" at {terminated['finishedAt']}"
     message = terminated.get("message") or ""
-    words = parse_last_words(message) or parse_cut_words(message)
+    words = parse_last_message(message) or parse_cut_message(message)
     reason, told = _why(pod, terminated, words)
     why = sentence(told)
     if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FENCED):
@@ -168,7 +168,7 @@ def _ended(pod: Manifest, terminated: Manifest) -> Ended:
     )
 
 
-def _why(pod: Manifest, terminated: Manifest, words: LastWords | None) -> tuple[Reason, str]:
+def _why(pod: Manifest, terminated: Manifest, words: LastMessage | None) -> tuple[Reason, str]:
     status, said = terminated.get("exitCode"), words_of(terminated)
     if terminated.get("reason") in _CANNOT_START:
         return Reason.CANNOT_START, f"The container of {name_of(pod)} could not be started{said}"

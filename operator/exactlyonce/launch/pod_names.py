@@ -15,6 +15,8 @@ ATTEMPT_LABEL = "exactlyonce.dev/attempt"
 ROLE_LABEL = "exactlyonce.dev/role"
 STREAM_ID_ANNOTATION = "exactlyonce.dev/stream-id"
 DRIVER, EXECUTOR, RECONCILE = "driver", "executor", "reconcile"
+REPLAY_OF_LABEL = "exactlyonce.dev/replay-of"
+_REPLAY = ".replay"
 
 ENDING_FINALIZER = "exactlyonce.dev/ending-recorded"
 """Keeps a deleted driver pod's record until its ending is in the stream's status: docs/adr/0007."""
@@ -24,29 +26,39 @@ _HASH_LENGTH = 8
 
 
 def driver_name(stream: str, attempt: Epoch) -> str:
-    """The name of an attempt's driver pod and of its ConfigMap; a stream's name is bounded so that it fits a host name."""
+    """The name of an attempt's driver pod and of its ConfigMap; a stream's name is bounded so that it fits a host name.
+
+    Those of replays are never those of streams, whatever the names of both are.
+    """
+    if stream.endswith(_REPLAY):
+        return f"{stream.removesuffix(_REPLAY)}-replay-{attempt}"
     return f"{stream}-driver-{attempt}"
+
+
+def launched_as(replay: str) -> str:
+    """What stands for a StreamReplay where a launcher wants the name of a stream: no stream's name has a dot."""
+    return f"{replay}{_REPLAY}"
 
 
 def network_secret_name(stream: str, attempt: Epoch) -> str:
     """The name of the Secret with which the processes of an attempt know each other."""
-    return _dns_label(stream, f"-network-{attempt}", LABEL_MOST)
+    return short_name(stream, f"-network-{attempt}", LABEL_MOST)
 
 
 def executor_prefix(stream: str, attempt: Epoch) -> str:
     """What the names of an attempt's executor pods start with: a DNS label, which has no dots."""
-    return _dns_label(stream, f"-{attempt}", EXECUTOR_PREFIX_MOST)
+    return short_name(stream, f"-{attempt}", EXECUTOR_PREFIX_MOST)
 
 
 def ui_service_name(stream: str) -> str:
     """The name of the Service of Spark's user interface: a DNS label that starts with a letter (RFC 1035)."""
-    name = _dns_label(stream, "-ui", LABEL_MOST - 2)
+    name = short_name(stream, "-ui", LABEL_MOST - 2)
     return name if name[0].isalpha() else f"s-{name}"
 
 
 def volume_name(kind: str, name: str) -> str:
     """The name of the volume of something whose own name may be longer, or have dots."""
-    return _dns_label(f"{kind}-{name}", "", LABEL_MOST)
+    return short_name(f"{kind}-{name}", "", LABEL_MOST)
 
 
 def label_value(text: str) -> str:
@@ -75,7 +87,8 @@ def selector_of(stream: str) -> str:
     return f"{STREAM_LABEL}={label_value(stream)}"
 
 
-def _dns_label(text: str, ending: str, most: int) -> str:
+def short_name(text: str, ending: str, most: int) -> str:
+    """Return a DNS label of at most `most` characters; what had to be changed to be one has a hash before its ending."""
     without_dots = text.replace(".", "-")
     if without_dots == text and len(text) + len(ending) <= most:
         return text + ending

@@ -44,10 +44,11 @@ class OwnerReference:
 
     name: str
     uid: str
+    kind: str = KIND
 
     def manifest(self) -> dict[str, Any]:
         """Return the reference as it stands in an object's metadata."""
-        return {"apiVersion": API_VERSION, "kind": KIND, "name": self.name, "uid": self.uid, "controller": True}
+        return {"apiVersion": API_VERSION, "kind": self.kind, "name": self.name, "uid": self.uid, "controller": True}
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _merge_list(base: list[Any], patch: list[Any], field: str) -> list[Any]:
 
 
 def _shape(template: Any, where: str) -> Iterator[str]:
-    """Yield what is no pod template at all, at any depth that the merge goes to."""
+    """Yield what is not a pod template at all, at any depth that the merge goes to."""
     if not isinstance(template, Mapping):
         yield f"{where}: give an object with metadata and spec"
         return

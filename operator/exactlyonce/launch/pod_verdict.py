@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from exactlyonce.launch.last_words import MAX_BYTES
+from exactlyonce.launch.last_message import MAX_BYTES
 
 _SHORTEST = 300  # characters; JSON writes each in at most 12 bytes of ASCII
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Protocol
 
 from exactlyonce.errors import Refused
-from exactlyonce.launch.last_words import LastWords
+from exactlyonce.launch.last_message import LastMessage
 from exactlyonce.launch.pod_verdict import PodVerdict
 from exactlyonce.positions.ranges import Epoch
 
@@ -57,7 +57,7 @@ class Ended:
     """
 
     proof: str
-    words: LastWords | None
+    words: LastMessage | None
     detail: str
     reason: str | None = None
     blames_batch: bool = True
@@ -92,27 +92,31 @@ class ShrunkLimit:
 class Quarantine:
     """A batch that failed too often, and where its ranges end (positions as JSON): it is passed over, and its ranges are kept.
 
-    `error` is what it failed with last.
+    `error` is what it failed with last. With `bisect` its driver looks for the records that fail by themselves, and passes over
+    those alone.
     """
 
     batch: int
     until: str
     error: str
+    bisect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Orders:
     """What one attempt is told beside the spec of its stream.
 
-    `ticket` is what the raise of its epoch drew: the driver claims with it (docs/adr/0004). With a `brief`, reconciliation runs
-    where the driver will, before it, and lets it start or not. `limit` is there while a batch was too large, `quarantine`
-    until a batch that failed too often was passed over.
+    `ticket` is what the raise of its epoch drew: the driver claims with it (docs/adr/0004). `checkpoint_path` is the checkpoint
+    that was decided on, which the ledger has to name still. With a `brief`, reconciliation runs where the driver will, before
+    it, decides on a checkpoint by itself, and lets the driver start or not. `limit` is there while a batch was too large,
+    `quarantine` until a batch that failed too often was passed over.
     """
 
     ticket: str | None = None
     brief: str | None = None
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
+    checkpoint_path: str | None = None
 
 
 NO_ORDERS = Orders()

@@ -15,7 +15,7 @@ SECRETS_FOLDER = "EXACTLYONCE_SECRETS"
 
 
 def read_secret(folder: Path, reference: SecretRef | None) -> dict[str, str]:
-    """Return a secret's keys, read at each call, so that a rotated one is picked up; those that are no text are left out.
+    """Return a secret's keys, read at each call, so that a rotated one is picked up; those that are not text are left out.
 
     Raises:
         SecretMissing: if it is not there or may not be read.

@@ -39,6 +39,9 @@ class OpenLedger(Ledger, FailureHistory, Protocol):
         ...
 
 
+MOST_LETTERS_COUNTED = 10_000
+
+
 @dataclass(frozen=True, slots=True)
 class Landed:
     """Where one stream has landed.
@@ -46,7 +49,9 @@ class Landed:
     `last_landed_at` is when the last batch with records landed, in seconds; None before the first. `counted_until` is the
     batch up to which `batches`, `records`, `rows` and `dead_letters` count, from the batch that was asked about; None where
     the stream has landed nothing at all. `decided_at` is when the batch was decided whose loads are not all known to be
-    committed, and `decided_loads` how many those are; None and 0 where there is no such batch.
+    committed, and `decided_loads` how many those are; None and 0 where there is no such batch. `quarantined_since` is when the
+    oldest range in quarantine was recorded, in seconds. `letters_held` are dead letters that have not landed since, of the
+    first MOST_LETTERS_COUNTED: there may be millions.
     """
 
     landed_batch: BatchNumber | None
@@ -64,6 +69,11 @@ class Landed:
     quarantined_records: int = 0
     decided_at: float | None = None
     decided_loads: int = 0
+    failed_records: int = 0
+    replayed_ranges: int = 0
+    replayed_records: int = 0
+    quarantined_since: float | None = None
+    letters_held: int = 0
 
 
 @dataclass(frozen=True, slots=True)

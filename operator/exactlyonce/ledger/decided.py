@@ -18,10 +18,27 @@ from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 
 
 class Answer(StrEnum):
-    """What a person has found of a load that its sink has forgotten."""
+    """What a person has found of a load that its sink has forgotten, or has made of one that was loaded in part.
+
+    The latter are words of their own, so that an answer that was given before anybody knew of a part says nothing of it.
+    """
 
     COMMITTED = "Committed"
     ABORTED = "Aborted"
+    COMPLETED = "Completed"
+    """It was loaded in part, and the rows that it lacked were added to the table by hand."""
+    REMOVED = "Removed"
+    """It was loaded in part, and the rows that it had loaded were removed from the table by hand."""
+
+    @property
+    def says_rows_are_there(self) -> bool:
+        """Whether all rows of the load are in the table; otherwise none is."""
+        return self in (Answer.COMMITTED, Answer.COMPLETED)
+
+    @property
+    def is_of_a_part(self) -> bool:
+        """Whether a person says it of a load that was loaded in part."""
+        return self in (Answer.COMPLETED, Answer.REMOVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +47,29 @@ class StagedFile:
 
     `submitted_at_milliseconds` is recorded before the statement of the load may be sent: the time by the sink's own clock, in
     Unix milliseconds. Whoever finds it there does not send the statement, so that there is at most one for each label.
+    `service` is which service has the file, since another one may have a place of the same name: no secret in it; empty in a
+    record of an earlier release.
     """
 
     name: str
     submitted_at_milliseconds: int | None = None
+    service: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON's objects."""
         submitted = self.submitted_at_milliseconds
-        return {"file": self.name, **({} if submitted is None else {"submittedAtMilliseconds": submitted})}
+        return {
+            "file": self.name,
+            **({} if submitted is None else {"submittedAtMilliseconds": submitted}),
+            **({"service": self.service} if self.service else {}),
+        }
 
     @classmethod
     def from_document(cls, found: Mapping[str, Any]) -> StagedFile:
         """Return what `to_document` made."""
         submitted = found.get("submittedAtMilliseconds")
-        return cls(_text(found["file"]), None if submitted is None else _count(submitted))
+        service = _text(found.get("service", ""))
+        return cls(_text(found["file"]), None if submitted is None else _count(submitted), service)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +77,9 @@ class Committable:
     """What one task prepared: the label and the id of its transaction in the sink, its rows, and the ranges they are of.
 
     A label may name another transaction once the sink has aborted or forgotten this one, so it is never used without the id.
-    `answer` is what a person says of it; it counts only where the sink does not know the load. `shares_label` says that the
-    label is of a form that another load may have as well, of another batch or another life of the stream. A load that is
-    `staged` has no transaction before it is submitted; its id is empty, and its label is of nobody else.
+    `answer` is what a person says of it; it counts only where the sink does not know the load, or has loaded a part of it.
+    `shares_label` says that the label is of a form that another load may have as well, of another batch or another life of the
+    stream. A load that is `staged` has no transaction before it is submitted; its id is empty, and its label is of nobody else.
     """
 
     label: str

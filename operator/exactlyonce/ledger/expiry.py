@@ -58,7 +58,7 @@ def age_of_failures(retention: LedgerRetention, status: FailureStatus) -> timede
     match status:
         case FailureStatus.CLOSED | FailureStatus.SUPERSEDED | FailureStatus.REPLAYED:
             return retention.closed_failures.age
-        case FailureStatus.LOST:
+        case FailureStatus.LOST | FailureStatus.GIVEN_UP:
             return retention.lost_failures.age
         case FailureStatus.OPEN | FailureStatus.QUARANTINED | FailureStatus.REPLAYING:
             return None

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError
+from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
-from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
 from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow, Ticket
 from exactlyonce.positions.ranges import Epoch
-
-CLAIM_TRIES = 3  # a claim is safe to repeat with the same token; more tries than this mean the database is not well
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,29 +82,41 @@ def _record_ticket(transaction: LedgerTransaction, row: StreamRow, ticket: str |
         transaction.write_ticket(row.stream_id, Ticket(row.epoch, ticket))
 
 
+@rerun_while_unknown
 def claim_epoch(
-    ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None = None
+    ledger: Ledger,
+    stream_id: str,
+    epoch: Epoch,
+    claim: str,
+    ticket: str | None = None,
+    checkpoint_path: str | None = None,
+    sink: str | None = None,
 ) -> tuple[Permit, StreamRow]:
     """Take `epoch` for the process that made the random token `claim`, and return its permit and the stream's row.
 
+    Safe to repeat with the same token.
+
     `ticket` is the one of the raise that started the process. An operator of an earlier release draws none: then the row has
-    none of this epoch, and the process brings none.
+    none of this epoch, and the process brings none. `checkpoint_path` is the checkpoint that was decided on: a failover
+    between the publication of a generation and the claim brings the former one back, which nobody has decided to continue.
+    `sink` is what the process lands into, where replays land into it, too: one of another sink lands nothing from here on.
 
     Raises:
-        Fenced: if the stream has no row, another epoch, another ticket, another claim or no published checkpoint.
-        CommitOutcomeUnknown: if the outcome stayed unknown after CLAIM_TRIES.
+        Fenced: if the stream has no row, another epoch, ticket or claim, or not the checkpoint that was decided on.
+        CommitOutcomeUnknown: if the outcome stayed unknown.
     """
-    for _ in range(CLAIM_TRIES - 1):
-        try:
-            return _claim_once(ledger, stream_id, epoch, claim, ticket)
-        except CommitOutcomeUnknown:
-            continue
-    return _claim_once(ledger, stream_id, epoch, claim, ticket)
+    return _claim_once(ledger, stream_id, epoch, claim, ticket, checkpoint_path, sink)
 
 
 @rerun_after_lost_race
 def _claim_once(
-    ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None
+    ledger: Ledger,
+    stream_id: str,
+    epoch: Epoch,
+    claim: str,
+    ticket: str | None,
+    decided: str | None,
+    sink: str | None,
 ) -> tuple[Permit, StreamRow]:
     with ledger.transaction() as transaction:
         row = transaction.lock_stream(stream_id, Lock.UPDATE)
@@ -119,8 +129,15 @@ def _claim_once(
             raise Fenced(f"Epoch {epoch} of {stream_id} was claimed by another process.")
         if row.checkpoint_path is None:
             raise Fenced(f"Epoch {epoch} of {stream_id} has no published checkpoint.")
+        if decided not in (None, row.checkpoint_path):
+            raise Fenced(
+                f"Epoch {epoch} of {stream_id} was started for the checkpoint {decided}, and the ledger names "
+                f"{row.checkpoint_path}, as after a failover that lost what was published."
+            )
         claimed = replace(row, claim=claim, writer=epoch, writer_released=False)
         transaction.update_stream(claimed)
+        if sink is not None:
+            transaction.write_sink(stream_id, epoch, sink)
         return Permit(stream_id, epoch, claim), claimed
 
 

@@ -7,13 +7,15 @@ of the simulation and over every ledger that there is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from enum import Enum
 from typing import Protocol
 
+from exactlyonce.ledger.backfills import Backfill, Occupant
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.letters import LetterKey, LetterRow, SetBack
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -28,7 +30,7 @@ from exactlyonce.ledger.rows import (
     Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges
 
 
 class Lock(Enum):
@@ -105,6 +107,32 @@ class LedgerTransaction(Protocol):
         """Record the ticket of an epoch; the caller holds the row with Lock.UPDATE."""
         ...
 
+    def write_sink(self, stream_id: str, epoch: Epoch, sink: str) -> None:
+        """Record into what the process of an epoch lands; the caller holds the row with Lock.UPDATE.
+
+        A ledger that takes no replay, and one of an earlier release, records nothing.
+        """
+        ...
+
+    def read_sink(self, stream_id: str) -> str | None:
+        """Return into what the process lands that was the last to claim an epoch; None where that one has not recorded it."""
+        ...
+
+    def read_backfill(self, stream_id: str, name: str) -> Backfill | None:
+        """Return what a backfill of the stream has landed; None where there is none of that name."""
+        ...
+
+    def occupant_of(self, place: str, stream_id: str, own: str) -> Occupant | None:
+        """Return whose table rows reach that land into `place`, by whatever name; None where it is nobody's.
+
+        Streams have what their latest driver has recorded, and the one with `stream_id` has `own`, too, unless it is empty.
+        """
+        ...
+
+    def write_backfill(self, stream_id: str, backfill: Backfill) -> None:
+        """Insert or replace a backfill; the caller holds the row with Lock.UPDATE."""
+        ...
+
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""
         ...
@@ -126,6 +154,27 @@ class LedgerTransaction(Protocol):
 
     def read_committables(self, stream_id: str) -> Mapping[BatchNumber, str]:
         """Return what each batch has made visible, in the order of their numbers."""
+        ...
+
+    def write_replayed(self, stream_id: str, name: str, committable: str) -> None:
+        """Record what a replay makes visible by this very transaction, under a name of its own: it is no batch's.
+
+        It counts from then on. The next batch that lands takes it over; the caller holds the row with Lock.UPDATE.
+
+        Raises:
+            LedgerRefused: if the schema was not migrated to keep it.
+        """
+        ...
+
+    def read_replayed(self, stream_id: str) -> Mapping[str, str]:
+        """Return what replays have made visible and no batch has taken over, by its name."""
+        ...
+
+    def take_replayed(self, stream_id: str) -> Mapping[str, str]:
+        """Return the same and forget it: it is in what a batch makes visible by this very transaction.
+
+        The caller holds the row with Lock.UPDATE.
+        """
         ...
 
     def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
@@ -176,6 +225,22 @@ class LedgerTransaction(Protocol):
 
     def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
         """Delete at most `most` dead letters that landed longer ago than `age`, and return how many went."""
+        ...
+
+    def read_letters(self, stream_id: str, keys: Collection[LetterKey]) -> tuple[LetterRow, ...]:
+        """Return the dead letters with these keys that are there, without their content. A log holds none."""
+        ...
+
+    def write_letters(self, stream_id: str, rows: tuple[LetterRow, ...]) -> None:
+        """Write status, replay and error of dead letters that are there; one of another batch is left as it is."""
+        ...
+
+    def read_set_backs(self, stream_id: str) -> tuple[SetBack, ...]:
+        """Return from where the stream has read again, as far as dead letters may be there."""
+        ...
+
+    def write_set_backs(self, stream_id: str, set_backs: tuple[SetBack, ...]) -> None:
+        """Record from where the stream reads again; the caller holds the row with Lock.UPDATE."""
         ...
 
 

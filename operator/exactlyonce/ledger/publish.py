@@ -9,6 +9,8 @@ from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.held import held_failures
+from exactlyonce.ledger.letter_generations import note_of
+from exactlyonce.ledger.letters import set_backs_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.read_again import read_again
@@ -95,8 +97,10 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         _require_none_taken(transaction, stream_id, row.landed_batch)
         if landed != publication.after:
             if row.landed_batch is not None:  # else nothing was ever quarantined
-                _release_what_is_read_again(transaction, stream_id, publication, landed.origin_ids)
+                _release_what_is_read_again(transaction, stream_id, publication, landed)
             transaction.set_positions(stream_id, publication.after)
+        note = note_of(publication.generation, row.generation, publication.seed_batch)
+        transaction.write_set_backs(stream_id, (note,))
         transaction.supersede_batches(stream_id, row.landed_batch)
         if not publication.goes_on:
             transaction.write_batch(stream_id, _seed_row(publication))
@@ -187,16 +191,20 @@ def failures_of(batch: BatchRow, status: FailureStatus, address: str, error: str
 
 
 def _release_what_is_read_again(
-    transaction: LedgerTransaction, stream_id: str, publication: Publication, known_ids: Mapping[str, str]
+    transaction: LedgerTransaction, stream_id: str, publication: Publication, landed: LandedPositions
 ) -> None:
     """Take out of quarantine what the stream reads again: before the positions move, so that it is told by where they were.
 
-    After a reset what was given up is read again as well; what is gone with its topic is not.
+    After a reset what was given up is read again as well; what is gone with its topic is not. Dead letters are told by where
+    the stream was set back.
     """
-    held = [*held_failures(transaction, stream_id)]
+    transaction.write_set_backs(stream_id, set_backs_of(landed, publication.after, publication.seed_batch))
+    # What a person has given up leaves its status, too: taken back later, a replay would land it a second time.
+    given_up = transaction.read_failures(stream_id, FailureStatus.GIVEN_UP)
+    held = [*held_failures(transaction, stream_id), *(row for row in given_up if row.passed_over)]
     if publication.resets:
         held += [row for row in transaction.read_failures(stream_id, FailureStatus.LOST) if row.passed_over]
-    changed = read_again(held, publication.after, known_ids)
+    changed = read_again(held, publication.after, landed.origin_ids)
     if changed:
         transaction.write_failures(stream_id, changed)
 

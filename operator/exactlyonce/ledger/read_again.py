@@ -18,12 +18,12 @@ def read_again(
 ) -> tuple[FailureRow, ...]:
     """Return the rows that change when the stream is set to `after`, each with what becomes of it.
 
-    A range from which the stream reads on is Superseded; of one that the position divides, only the part behind it. A range of
-    an origin that has been replaced is Lost: nobody can read its records any more. All others stay as they are.
+    A range from which the stream continues reading is Superseded; of one that the position divides, only the part behind it. A
+    range of an origin that has been replaced is Lost: nobody can read its records any more. All others stay as they are.
 
     `known_ids` are the ids of the origins until now: a row that names none, as those of an earlier release, is of these. That
-    release released nothing either: where a later batch holds records of a row, the stream had read on from there at the
-    latest, so that it is Superseded from there as well. The ledger would refuse two rows that hold the same records.
+    release released nothing either: where a later batch holds records of a row, the stream had continued reading from there at
+    the latest, so that it is Superseded from there as well. The ledger would refuse two rows that hold the same records.
     """
     return tuple(changed for row in held for changed in _changed(row, held, after, known_ids))
 

@@ -86,6 +86,8 @@ def _because(status: FailureStatus) -> str:
             return "the stream reads its records again itself"
         case FailureStatus.REPLAYED:
             return "a replay has landed its records"
+        case FailureStatus.GIVEN_UP:
+            return "it was given up, and `exactlyonce failures take-back` returns it to quarantine"
         case FailureStatus.QUARANTINED | FailureStatus.REPLAYING:
             return "it is in quarantine"
         case _:
@@ -125,11 +127,19 @@ def rest_of(piece: Piece) -> FailureRow:
     return replace(piece.row, from_offset=piece.until_offset)
 
 
+def in_replay_order(row: FailureRow) -> tuple[bool, RangeKey]:
+    """Order ranges earliest first, and behind them those of one record: so is what a replay has put back since it failed.
+
+    A replay ends after some failures; those that failed before are not to keep it from the rest each time.
+    """
+    return (row.offset_count == 1, RangeKey.of(row))
+
+
 def next_chunk(rows: Sequence[FailureRow], most: int) -> tuple[Piece, ...]:
-    """Return the pieces that land next: the earliest batch's, at most `most` offsets, one range of each partition."""
+    """Return the pieces that land next: the first batch's, at most `most` offsets, one range of each partition."""
     if not rows:
         return ()
-    in_order = sorted(rows, key=RangeKey.of)
+    in_order = sorted(rows, key=in_replay_order)
     pieces: dict[Partition, Piece] = {}
     left = most
     for row in in_order:
@@ -195,7 +205,7 @@ def finding_of(row: FailureRow, facts: SourceFacts) -> Finding:
     difference = _difference(row, facts)
     if difference is not None:
         return OfAnother(
-            f"{name} has another last record in the source than when it was quarantined ({difference}), so the log lost "
+            f"{name} has another last record in the source than when it was recorded ({difference}), so the log lost "
             "records and others stand in their place. Nothing of it was landed."
         )
     return Gone(earliest) if earliest > row.from_offset else Held()

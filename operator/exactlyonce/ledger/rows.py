@@ -64,11 +64,16 @@ class StreamRow:
     @property
     def life(self) -> str:
         """What others may know of the token, which is a secret: a stream that starts over has another life."""
-        return hashlib.sha256(self.token.encode()).hexdigest()[:16]
+        return life_of(self.token)
 
     def raised_to(self, epoch: Epoch) -> StreamRow:
         """Return the row after a raise: the new epoch, claimed by no one; who wrote the checkpoint stays known."""
         return replace(self, epoch=epoch, claim=None)
+
+
+def life_of(token: str) -> str:
+    """Return what others may know of a stream's token."""
+    return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
 class BatchStatus(StrEnum):
@@ -148,6 +153,8 @@ class FailureStatus(StrEnum):
     """A replay has taken the range and has not landed it; the row names the replay, which may have died since."""
     REPLAYED = "Replayed"
     """A replay has landed the records."""
+    GIVEN_UP = "GivenUp"
+    """They were in quarantine, and a person has said that they are to take no effect; the error says who, when and why."""
     SUPERSEDED = "Superseded"
     """The batch never landed, or was quarantined: the stream reads its records again under another number."""
 
@@ -179,8 +186,8 @@ class FailureRow:
     @property
     def passed_over(self) -> bool:
         """Whether the stream has continued without the records, which it does at most once for each record."""
-        without = (FailureStatus.LOST, FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.REPLAYED)
-        return self.status in without and not self.origin_gone
+        again = (FailureStatus.OPEN, FailureStatus.CLOSED, FailureStatus.SUPERSEDED)
+        return self.status not in again and not self.origin_gone
 
     def overlaps(self, other: FailureRow) -> bool:
         """Return whether both hold an offset of the same partition."""

@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from exactlyonce.bounded_json import MOST_VALUES, values_in
-from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, Refused
+from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
-from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber
-
-LANDING_TRIES = 3
 
 
 class DecisionDiffers(ExactlyOnceError):
@@ -94,23 +92,15 @@ def replace_decided(ledger: Ledger, permit: Permit, before: DecidedBatch, after:
         transaction.write_decided(permit.stream_id, after)
 
 
+@rerun_while_unknown
+@rerun_after_lost_race
 def land_decided(ledger: Ledger, permit: Permit, batch: BatchNumber) -> None:
     """Record that everything of a decided batch is committed; safe to repeat.
 
     Raises:
         Fenced, DecisionDiffers: nothing was changed.
-        CommitOutcomeUnknown: if the outcome stayed unknown after LANDING_TRIES.
+        CommitOutcomeUnknown: if the outcome stayed unknown.
     """
-    for _ in range(LANDING_TRIES - 1):
-        try:
-            return _land_once(ledger, permit, batch)
-        except CommitOutcomeUnknown:
-            continue
-    return _land_once(ledger, permit, batch)
-
-
-@rerun_after_lost_race
-def _land_once(ledger: Ledger, permit: Permit, batch: BatchNumber) -> None:
     with ledger.transaction(evicting=True) as transaction:
         fence(transaction, permit, Lock.UPDATE)
         decided, row = transaction.read_decided(permit.stream_id), transaction.read_batch(permit.stream_id, batch)

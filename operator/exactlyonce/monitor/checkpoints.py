@@ -10,14 +10,12 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.monitor.looks import Looks, PlaceAnswer
 from exactlyonce.monitor.targets import StreamKey
 
 log = logging.getLogger("exactlyonce.monitor")
@@ -28,7 +26,9 @@ INTERVAL_SECONDS = 600.0
 MOST_OBJECTS = 1_000_000
 """Where counting stops: what is larger is told as so large. Spark keeps 100 batches, which are hundreds of objects."""
 
-_THREADS = 2
+
+MOST_SECONDS = 900.0
+"""Where measuring ends without a size: a server of a tenant's may send pages for ever that hold nothing."""
 
 
 @dataclass
@@ -50,11 +50,11 @@ class CheckpointSizes:
     clock: Callable[[], float] = time.monotonic
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _checkpoints: dict[StreamKey, _Checkpoint] = field(default_factory=dict)
-    _asking: dict[str, asyncio.Task[None]] = field(default_factory=dict)
-    _silent: set[str] = field(default_factory=set)
-    _place_of_silent: asyncio.Semaphore | None = None
-    _executor: ThreadPoolExecutor | None = None
-    _ended: bool = False
+    _looks: Looks = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look at locations by measuring them."""
+        self._looks = Looks("checkpoint", self._measure)
 
     def watch(self, key: StreamKey, store: SizedStore | None) -> None:
         """Measure a stream's checkpoint with that store from now on; None for one that is out of the operator's reach."""
@@ -79,72 +79,50 @@ class CheckpointSizes:
 
     def begin(self, on_problem: Callable[[str], None]) -> list[asyncio.Task[None]]:
         """Measure what is due, but at buckets that are still being asked; `on_problem` is told of each that fails."""
-        self._ended, now = False, self.clock()
+        now = self.clock()
         buckets: dict[str, list[StreamKey]] = defaultdict(list)
         with self._guard:
             for key, checkpoint in self._checkpoints.items():
                 if checkpoint.due <= now:
                     buckets[_bucket(checkpoint.store)].append(key)
-        for bucket, keys in buckets.items():
-            if bucket not in self._asking:
-                asking = asyncio.create_task(self._query(bucket, keys, on_problem))
-                self._asking[bucket] = asking
-                asking.add_done_callback(partial(self._asked, bucket))
-        return list(self._asking.values())
+        return self._looks.begin(buckets, on_problem)
 
     def end(self) -> None:
         """Stop: a listing that is under way ends with the answer that it waits for."""
-        self._ended = True
-        for asking in list(self._asking.values()):
-            asking.cancel()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
-            self._executor = self._place_of_silent = None
+        self._looks.end()
 
-    async def _query(self, bucket: str, keys: Sequence[StreamKey], on_problem: Callable[[str], None]) -> None:
-        if self._executor is None or self._place_of_silent is None:
-            self._executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="checkpoints")
-            self._place_of_silent = asyncio.Semaphore(1)
-        for key in keys:
-            async with self._place_of_silent if bucket in self._silent else nullcontext():
-                answered = await asyncio.get_running_loop().run_in_executor(self._executor, self._measure, key)
-            if answered:
-                self._silent.discard(bucket)
-            else:
-                self._silent.add(bucket)
-                on_problem("checkpoint")
-
-    def _asked(self, bucket: str, _: asyncio.Task[None]) -> None:
-        self._asking.pop(bucket, None)
-
-    def _measure(self, key: StreamKey) -> bool:
-        """List one location; return whether its store answered. Blocking."""
+    def _measure(self, key: StreamKey) -> PlaceAnswer:
+        """List one location; return how its store answered. Blocking."""
         with self._guard:
             checkpoint = self._checkpoints.get(key)
             if checkpoint is None:
-                return True
+                return PlaceAnswer.QUICK
             checkpoint.due = self.clock() + INTERVAL_SECONDS
             store = checkpoint.store
-        found = Size()
+        found, until = Size(), self.clock() + MOST_SECONDS
+        name = "/".join(key)
         try:
             for part in store.sizes():
                 found += part
                 if found.objects >= MOST_OBJECTS or self._is_gone(key, checkpoint):
                     break
+                if self.clock() > until:
+                    log.warning("the checkpoint of %s was not listed within %.0f seconds", name, MOST_SECONDS)
+                    return PlaceAnswer.SILENT
         except ExactlyOnceError as problem:
-            log.warning("the checkpoint of %s could not be measured: %s", "/".join(key), problem)
-            return False
+            log.warning("the checkpoint of %s could not be measured: %s", name, problem)
+            return PlaceAnswer.SILENT
         except Exception:
             log.exception("a checkpoint could not be measured: unexpected error")
-            return False
+            return PlaceAnswer.SILENT
         with self._guard:
-            checkpoint.size = checkpoint.size if self._ended else found
-        return True
+            checkpoint.size = checkpoint.size if self._looks.ended else found
+        return PlaceAnswer.QUICK
 
     def _is_gone(self, key: StreamKey, checkpoint: _Checkpoint) -> bool:
         """Whether nobody waits for what is being listed."""
         with self._guard:
-            return self._ended or self._checkpoints.get(key) is not checkpoint
+            return self._looks.ended or self._checkpoints.get(key) is not checkpoint
 
 
 def _bucket(store: SizedStore) -> str:

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from exactlyonce.api.status import Phase
-from exactlyonce.monitor.lag import PartitionLag, PartitionState
-from exactlyonce.monitor.ledger_sizes import LedgerSize
-from exactlyonce.monitor.monitor import Monitor, StreamView
-from exactlyonce.monitor.series import (
+from exactlyonce.api.stream_replay_status import ReplayPhase
+from exactlyonce.monitor.labelled_series import (
     CONDITION,
     HALTED,
     LEDGER_INDEX_BYTES,
     LEDGER_TABLE_BYTES,
     OF_PARTITIONS,
-    OF_STREAMS,
     PARTITIONS,
     PHASE,
-    Kind,
-    Series,
+    REPLAY_PROGRESSED,
+    REPLAY_RECORDS,
+    REPLAYS,
 )
+from exactlyonce.monitor.lag import PartitionLag, PartitionState
+from exactlyonce.monitor.ledger_sizes import LedgerSize
+from exactlyonce.monitor.metric import Kind, Series
+from exactlyonce.monitor.monitor import Monitor, StreamView
+from exactlyonce.monitor.series import OF_STREAMS
 from exactlyonce.positions.ranges import PARTITION_END, Partition
+
+_Family = GaugeMetricFamily | CounterMetricFamily
+_Read = TypeVar("_Read")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,28 +58,54 @@ class StreamCollector(Collector):
         for series, value_of in OF_STREAMS:
             family = _family(series)
             for view in views:
-                value = value_of(view, now)
-                if value is not None:
-                    family.add_metric(list(view.key), value)
+                _add(family, list(view.key), _told(lambda: value_of(view, now)))  # noqa: B023 # called at once
             yield family
         yield from _phases(views)
         yield _partition_states(views)
         yield _conditions(views)
+        yield from _replays(views)
         yield from _of_ledgers(self.monitor.ledgers.all())
         if self.partitions:
             yield from _of_partitions(views)
 
 
-def _family(series: Series) -> GaugeMetricFamily | CounterMetricFamily:
+def _family(series: Series) -> _Family:
     made = CounterMetricFamily if series.kind is Kind.COUNTER else GaugeMetricFamily
     return made(series.name, series.says, labels=series.labels)
+
+
+def _add(family: _Family, labels: list[str], value: Any) -> None:
+    """Add a value, unless a page cannot hold it.
+
+    What a tenant's database or brokers answer is whatever they like: an integer of 400 digits, a text, no number at all. The
+    page is one for everybody, so one value that cannot be written would leave nobody a page.
+    """
+    if (
+        isinstance(value, int | float | Decimal)
+        and (number := _told(lambda: float(value))) is not None
+        and math.isfinite(number)
+    ):
+        family.add_metric([_as_label(it) for it in labels], number)
+
+
+def _told(read: Callable[[], _Read]) -> _Read | None:
+    """Return what is read of one stream, None where what its stores have answered cannot be computed with."""
+    try:
+        return read()
+    except (ArithmeticError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _as_label(text: Any) -> str:
+    """Return a text that can be encoded: JSON can hold half of a character."""
+    return str(text).encode(errors="replace").decode()
 
 
 def _phases(views: list[StreamView]) -> Iterator[Metric]:
     phases, halted = _family(PHASE), 0
     for view in views:
         if view.life is not None:
-            phases.add_metric([*view.key, str(view.life.phase)], 1)
+            _add(phases, [*view.key, str(view.life.phase)], 1)
             halted += view.life.phase is Phase.HALTED
     yield phases
     total = _family(HALTED)
@@ -81,9 +116,10 @@ def _phases(views: list[StreamView]) -> Iterator[Metric]:
 def _partition_states(views: list[StreamView]) -> Metric:
     found = _family(PARTITIONS)
     for view in views:
-        states = Counter(lag.state for lag in ({} if view.snapshot is None else view.snapshot.partitions).values())
+        lags = ({} if view.snapshot is None else view.snapshot.partitions).values()
+        states = Counter(_told(lambda lag=lag: lag.state) for lag in lags)  # type: ignore[misc] # mypy infers no default
         for state in PartitionState if states else ():
-            found.add_metric([*view.key, state], states[state])
+            _add(found, [*view.key, state], states[state])
     return found
 
 
@@ -91,8 +127,23 @@ def _conditions(views: list[StreamView]) -> Metric:
     found = _family(CONDITION)
     for view in views:
         for kind, status in () if view.life is None else view.life.conditions:
-            found.add_metric([*view.key, kind, status], 1)
+            _add(found, [*view.key, kind, status], 1)
     return found
+
+
+def _replays(views: list[StreamView]) -> Iterator[Metric]:
+    phases, records, progressed = _family(REPLAYS), _family(REPLAY_RECORDS), _family(REPLAY_PROGRESSED)
+    for view in views:
+        found = view.replays
+        if found is not None:
+            _add(phases, [*view.key, str(ReplayPhase.PENDING)], found.pending)
+            _add(phases, [*view.key, str(ReplayPhase.RUNNING)], found.running)
+            for outcome, count in found.records.items():
+                _add(records, [*view.key, outcome], count)
+            _add(progressed, [*view.key, found.in_turn], found.progressed_timestamp)
+    yield phases
+    yield records
+    yield progressed
 
 
 def _of_ledgers(ledgers: list[LedgerSize]) -> Iterator[Metric]:
@@ -100,8 +151,8 @@ def _of_ledgers(ledgers: list[LedgerSize]) -> Iterator[Metric]:
     for ledger in ledgers:
         for size in ledger.tables:
             labels = [ledger.database, ledger.schema, size.table]
-            of_tables.add_metric(labels, size.table_bytes)
-            of_indexes.add_metric(labels, size.index_bytes)
+            _add(of_tables, labels, size.table_bytes)
+            _add(of_indexes, labels, size.index_bytes)
     yield of_tables
     yield of_indexes
 
@@ -112,10 +163,12 @@ def _of_partitions(views: list[StreamView]) -> Iterator[Metric]:
         lags = {} if view.snapshot is None else view.snapshot.partitions
         for key, lag in lags.items():
             labels = _labels(view, key)
-            for family, value in zip(families, _values(lag), strict=True):
-                if value is not None:
-                    family.add_metric(labels, value)
+            for family, value in zip(families, _told(lambda: _values(lag)) or _NO_VALUES, strict=True):  # noqa: B023
+                _add(family, labels, value)
     yield from families
+
+
+_NO_VALUES = (None,) * len(OF_PARTITIONS)
 
 
 def _values(lag: PartitionLag) -> tuple[float | None, ...]:

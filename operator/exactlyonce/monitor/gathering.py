@@ -6,12 +6,13 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
 from functools import partial
 
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, SourceUnreachable
-from exactlyonce.ledger.connector import LedgerFleet
+from exactlyonce.ledger.connector import Landed, LedgerFleet
 from exactlyonce.monitor.lag import positions_to_date
 from exactlyonce.monitor.snapshot import (
     Snapshot,
@@ -23,6 +24,11 @@ from exactlyonce.monitor.snapshot import (
 from exactlyonce.monitor.targets import Target
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Partition
 from exactlyonce.source.connector import SourceFleet
+
+_LARGEST = 2 * PARTITION_END
+_NOT_COUNTED = (
+    "The ledger's rows of this stream hold numbers that no driver writes; its lag is not known until they are mended."
+)
 
 
 @dataclass
@@ -55,8 +61,29 @@ def query_ledger(fleet: LedgerFleet, streams: Sequence[Watched]) -> ExactlyOnceE
                 watched.learn(partial(after_ledger, answer=str(problem)))
             continue
         for watched in those:
-            watched.learn(partial(after_ledger, answer=answers.get(watched.target.stream_id)))
+            answer = answers.get(watched.target.stream_id)
+            watched.learn(partial(after_ledger, answer=answer if is_counted(answer) else _NOT_COUNTED))
     return trouble
+
+
+def is_counted(answer: Landed | None) -> bool:
+    """Whether all that a ledger says of a stream are numbers that can be computed with and written.
+
+    A tenant's database answers whatever it likes, and one question to a source counts for the streams of many tenants: a
+    stream that cannot be computed with would leave the others without a lag.
+    """
+    if answer is None:
+        return True
+    names = [it.name for it in fields(answer) if it.name != "positions"]
+    told = [value for name in names if (value := getattr(answer, name)) is not None]
+    positions = answer.positions.values()
+    return all(_is_number(it) for it in told) and all(type(it) is int and _is_number(it) for it in positions)
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, Decimal):
+        return value.is_finite() and abs(value) < _LARGEST
+    return isinstance(value, int | float) and abs(value) < _LARGEST
 
 
 def query_source(fleet: SourceFleet, streams: Sequence[Watched]) -> ExactlyOnceError | None:

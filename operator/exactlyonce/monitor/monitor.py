@@ -2,7 +2,7 @@
 
 Each server of sources and of ledgers is asked once a round for all of its streams, by one client. A round that a store makes
 slow is its own: the others continue, and stores that did not answer share half of the threads, so they cannot take them all.
-Checkpoints are measured beside the rounds, see `monitor.checkpoints`.
+Checkpoints are measured, and files of folders counted, beside the rounds: see `monitor.checkpoints` and `monitor.file_counts`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,26 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from exactlyonce.api.status import Phase
 from exactlyonce.assembly import LedgerKey, SourceKey, ledger_fleet, source_fleet
 from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.connector import LedgerFleet
 from exactlyonce.monitor.checkpoints import CheckpointSizes
+from exactlyonce.monitor.file_counts import FileCounts
 from exactlyonce.monitor.gathering import Watched, query_ledger, query_source
 from exactlyonce.monitor.ledger_sizes import LedgerSizes
-from exactlyonce.monitor.snapshot import Snapshot, after_ledger, after_source_problem, with_memory
+from exactlyonce.monitor.replays import ReplaysView
+from exactlyonce.monitor.snapshot import Snapshot, after_files, after_ledger, after_source_problem, with_memory
 from exactlyonce.monitor.targets import Life, StreamKey, Target
 from exactlyonce.source.connector import SourceFleet
+from exactlyonce.source.counted_files import FileCounter
 
 log = logging.getLogger("exactlyonce.monitor")
 
 _LEDGER_FIRST_SECONDS = 5.0
+
+MAY_HAVE_A_DRIVER = frozenset({Phase.LAUNCHING, Phase.RUNNING, Phase.DRAINING})
 
 Client = TypeVar("Client", SourceFleet, LedgerFleet)
 
@@ -53,6 +59,7 @@ class StreamView:
     life: Life | None
     snapshot: Snapshot | None
     checkpoint: Size | None = None
+    replays: ReplaysView | None = None
 
 
 @dataclass
@@ -103,26 +110,30 @@ class Monitor:
     on_problem: Callable[[str], None] = lambda store: None
     checkpoints: CheckpointSizes = field(default_factory=CheckpointSizes)
     ledgers: LedgerSizes = field(default_factory=LedgerSizes)
+    files: FileCounts = field(default_factory=FileCounts)
     _guard: threading.Lock = field(default_factory=threading.Lock)
     _watched: dict[StreamKey, Watched] = field(default_factory=dict)
     _lives: dict[StreamKey, Life] = field(default_factory=dict)
+    _replays: dict[StreamKey, ReplaysView] = field(default_factory=dict)
     _stores: dict[SourceKey | LedgerKey, _Store[Any]] = field(default_factory=dict)
     _executor: ThreadPoolExecutor | None = None
     _silent: asyncio.Semaphore | None = None
 
-    def watch(self, target: Target, checkpoint: SizedStore | None = None) -> None:
+    def watch(self, target: Target, checkpoint: SizedStore | None = None, files: FileCounter | None = None) -> None:
         """Measure a stream from now on, or measure it there from now on; what was known of the same ledger stays.
 
-        `checkpoint` is None where the operator does not reach it.
+        `checkpoint` is None where the operator does not reach it, `files` where the source is no folder.
         """
         self.checkpoints.watch(target.key, checkpoint)
+        self.files.watch(target.key, files)
         with self._guard:
             known = self._watched.get(target.key)
             if known is None:
                 self._watched[target.key] = Watched(target, self._remembered(target.key))
             elif known.target != target:
                 same = (known.target.stream_id, known.target.ledger_space) == (target.stream_id, target.ledger_space)
-                snapshot = known.snapshot if same else self._remembered(target.key)
+                # What was counted of a folder may have been of another one, or with another start.
+                snapshot = after_files(known.snapshot, None) if same else self._remembered(target.key)
                 self._watched[target.key] = Watched(target, snapshot)
 
     def noted(self, key: StreamKey, life: Life) -> None:
@@ -133,13 +144,23 @@ class Monitor:
         if watched is not None and life.oldest_at is not None:
             watched.learn(partial(with_memory, timestamp=life.oldest_at.timestamp()))
 
+    def noted_replays(self, key: StreamKey, view: ReplaysView | None) -> None:
+        """Note how the replays of a stream fare; None where none is left."""
+        with self._guard:
+            if view is None:
+                self._replays.pop(key, None)
+            else:
+                self._replays[key] = view
+
     def forget(self, key: StreamKey) -> None:
         """Drop a stream that is gone, with its series."""
         with self._guard:
             self._watched.pop(key, None)
             self._lives.pop(key, None)
+            self._replays.pop(key, None)
             used = {watched.target.ledger for watched in self._watched.values()}
         self.checkpoints.forget(key)
+        self.files.forget(key)
         self.ledgers.keep(used)
 
     def snapshot(self, key: StreamKey) -> Snapshot | None:
@@ -152,12 +173,12 @@ class Monitor:
         """Return all that is known of every stream, in the order of their names."""
         with self._guard:
             keys = sorted(self._watched.keys() | self._lives.keys())
-            known = [(key, self._watched.get(key), self._lives.get(key)) for key in keys]
+            known = [(key, self._watched.get(key), self._lives.get(key), self._replays.get(key)) for key in keys]
         return [
-            StreamView(key, None, life, None)
+            StreamView(key, None, life, None, None, replays)
             if watched is None
-            else StreamView(key, watched.target, life, watched.snapshot, self.checkpoints.size(key))
-            for key, watched, life in known
+            else StreamView(key, watched.target, life, watched.snapshot, self.checkpoints.size(key), replays)
+            for key, watched, life, replays in known
         ]
 
     async def run(self, interval_seconds: float, may_measure: Callable[[], bool]) -> None:
@@ -194,7 +215,21 @@ class Monitor:
             self._asked(self._store_of(key), those, [ledgers[stream.target.ledger] for stream in those])
             for key, those in source_servers.items()
         ]
-        return [*ledgers.values(), *sources, *self.checkpoints.begin(self.on_problem)]
+        counting = self.files.begin(self._at_rest(watched), self._have_landed(), self.on_problem)
+        return [*ledgers.values(), *sources, *self.checkpoints.begin(self.on_problem), *counting]
+
+    def _at_rest(self, watched: Sequence[Watched]) -> list[Watched]:
+        """Return the streams of which no driver runs; of the others, the driver says how many files wait."""
+        with self._guard:
+            at_rest = {key for key, life in self._lives.items() if life.phase not in MAY_HAVE_A_DRIVER}
+        for stream in watched:
+            if stream.target.key not in at_rest and stream.snapshot.files is not None:
+                stream.learn(partial(after_files, seen=None))
+        return [stream for stream in watched if stream.target.key in at_rest]
+
+    def _have_landed(self) -> frozenset[StreamKey]:
+        with self._guard:
+            return frozenset(key for key, life in self._lives.items() if life.has_landed)
 
     def _store_of(self, key: SourceKey | LedgerKey) -> _Store[Any]:
         if key not in self._stores:
@@ -238,6 +273,7 @@ class Monitor:
     async def _end(self) -> None:
         """Close what is idle; a store that does not answer is left to the end of the process."""
         self.checkpoints.end()
+        self.files.end()
         if self._executor is not None:
             self._close_unused(set())
             await asyncio.to_thread(self._executor.shutdown, wait=not any(it.is_busy for it in self._stores.values()))

@@ -6,47 +6,36 @@ Names carry their unit and are never changed; docs/metrics.md is made from here.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
 from exactlyonce.checkpoint.store import Size
 from exactlyonce.ledger.connector import Landed
+from exactlyonce.monitor.labelled_series import (
+    CONDITION,
+    HALTED,
+    OF_LEDGERS,
+    PARTITIONS,
+    PHASE,
+    REPLAY_PROGRESSED,
+    REPLAY_RECORDS,
+    REPLAYS,
+)
 from exactlyonce.monitor.lag import StreamLag
+from exactlyonce.monitor.metric import OF_STREAM, Kind, Series
 from exactlyonce.monitor.monitor import StreamView
 from exactlyonce.monitor.snapshot import Snapshot
 from exactlyonce.monitor.targets import Life
-
-
-class Kind(StrEnum):
-    """What Prometheus may do with a series."""
-
-    GAUGE = "gauge"
-    COUNTER = "counter"
-    HISTOGRAM = "histogram"
-
-
-@dataclass(frozen=True)
-class Series:
-    """One metric: its name, its labels and what it says."""
-
-    name: str
-    kind: Kind
-    says: str
-    labels: tuple[str, ...] = ()
-
+from exactlyonce.source.counted_files import FilesNotLanded
 
 Value = float | int | None
 Reader = Callable[[StreamView, float], Value]
-_STREAM = ("namespace", "stream")
-_PARTITION = (*_STREAM, "topic", "partition")
 
 
 def _gauge(name: str, says: str) -> Series:
-    return Series(f"exactlyonce_stream_{name}", Kind.GAUGE, says, _STREAM)
+    return Series(f"exactlyonce_stream_{name}", Kind.GAUGE, says, OF_STREAM)
 
 
 def _counter(name: str, says: str) -> Series:
-    return Series(f"exactlyonce_stream_{name}_total", Kind.COUNTER, says, _STREAM)
+    return Series(f"exactlyonce_stream_{name}_total", Kind.COUNTER, says, OF_STREAM)
 
 
 def _known(read: Callable[[Snapshot], Value]) -> Reader:
@@ -59,6 +48,10 @@ def _lag(read: Callable[[StreamLag], Value]) -> Reader:
         return None if lag is None else read(lag)
 
     return read_lag
+
+
+def _not_landed(read: Callable[[FilesNotLanded], Value]) -> Reader:
+    return _known(lambda snapshot: None if snapshot.not_landed is None else read(snapshot.not_landed))
 
 
 def _ledger(read: Callable[[Landed], Value]) -> Reader:
@@ -89,8 +82,8 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge(
             "oldest_not_landed_timestamp_seconds",
-            "The timestamp of the oldest record that has not landed; `time()` less it is the lag in seconds, which "
-            "grows whatever is down. Absent while nothing waits.",
+            "The timestamp of the oldest record, or file of a folder, that has not landed; `time()` less it is the lag in "
+            "seconds, which grows whatever is down. Absent while nothing waits.",
         ),
         _oldest,
     ),
@@ -101,6 +94,22 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
             "than 0 when that says nothing.",
         ),
         _lag(lambda lag: lag.records),
+    ),
+    (
+        _gauge(
+            "not_landed_files",
+            "Files of the source's folder that have not landed, counted by the operator while no driver runs; a lower bound "
+            "if the condition Measured says that there may be more. Absent for other sources, while a driver runs (it serves "
+            "exactlyonce_driver_not_landed_files), and where the operator cannot count them.",
+        ),
+        _not_landed(lambda files: files.files),
+    ),
+    (
+        _gauge(
+            "not_landed_bytes",
+            "The size of those files in bytes, as they are stored; absent if it is not known which files they are.",
+        ),
+        _not_landed(lambda files: files.size_bytes),
     ),
     (
         _gauge("lag_objective_seconds", "The objective for the lag in seconds: spec.objectives.lagSeconds."),
@@ -169,6 +178,7 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         _gauge("failed_ranges", "Ranges whose batch failed and has not landed yet."),
         _ledger(lambda landed: landed.open_ranges),
     ),
+    (_gauge("failed_records", "Offsets in those ranges."), _ledger(lambda landed: landed.failed_records)),
     (
         _gauge("lost_ranges", "Ranges whose records take no effect: retention took them, or AtMostOnce gave them up."),
         _ledger(lambda landed: landed.lost_ranges),
@@ -184,6 +194,36 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     (
         _gauge("quarantined_records", "Offsets in those ranges; 1 for a range whose positions count no records."),
         _ledger(lambda landed: landed.quarantined_records),
+    ),
+    (
+        _gauge(
+            "quarantine_limit_records",
+            "How many there may be: recovery.maxQuarantined. Absent with onPoisonBatch: Halt.",
+        ),
+        lambda view, at: None if view.target is None else view.target.most_quarantined,
+    ),
+    (
+        _gauge(
+            "quarantined_since_timestamp_seconds",
+            "When the oldest range in quarantine was recorded, by the database's clock. What a replay leaves of a range that "
+            "it landed in part counts from then. Absent while nothing is there.",
+        ),
+        _ledger(lambda landed: landed.quarantined_since),
+    ),
+    (
+        _gauge(
+            "replayed_ranges",
+            "Ranges, or parts of them, that replays have landed, for as long as the ledger keeps them.",
+        ),
+        _ledger(lambda landed: landed.replayed_ranges),
+    ),
+    (_gauge("replayed_records", "Offsets in those ranges."), _ledger(lambda landed: landed.replayed_records)),
+    (
+        _gauge(
+            "dead_letters_held",
+            "Dead letters whose records have not landed since, among the first 10,000 of the stream.",
+        ),
+        _ledger(lambda landed: landed.letters_held),
     ),
     (
         _gauge("source_up", "Whether the source answered for every partition of the stream in the latest round."),
@@ -210,73 +250,33 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         _life(lambda life: life.batch_failures),
     ),
     (
+        _gauge(
+            "refused_rows",
+            "Rows that the sink has refused of the load with which the current batch failed last, such as those that it has "
+            "filtered because they do not fit; 0 if it has not failed or the sink tells no number.",
+        ),
+        _life(lambda life: life.refused_rows),
+    ),
+    (
         Series(
             "exactlyonce_checkpoint_objects",
             Kind.GAUGE,
             "Objects below the checkpoint's location, all generations together, up to 1,000,000; measured every 10 minutes. "
             "While the store does not answer, what was last known; absent for a checkpoint that is not on S3 or that the "
             "operator has no login for.",
-            _STREAM,
+            OF_STREAM,
         ),
         _checkpoint(lambda size: size.objects),
     ),
     (
-        Series("exactlyonce_checkpoint_bytes", Kind.GAUGE, "Bytes in those objects.", _STREAM),
+        Series("exactlyonce_checkpoint_bytes", Kind.GAUGE, "Bytes in those objects.", OF_STREAM),
         _checkpoint(lambda size: size.size_bytes),
     ),
 )
 """Every series with one value a stream, and how it is read; None leaves it out."""
 
-PHASE = Series("exactlyonce_stream_phase", Kind.GAUGE, "1 for the phase that the stream is in.", (*_STREAM, "phase"))
-PARTITIONS = Series(
-    "exactlyonce_stream_partitions",
-    Kind.GAUGE,
-    "Partitions of the source by state: behind, caught_up, ended (read to its end, as a shard that was split is), unknown (its "
-    "source has not told yet, or tells its driver alone).",
-    (*_STREAM, "state"),
-)
-CONDITION = Series(
-    "exactlyonce_stream_condition",
-    Kind.GAUGE,
-    "1 for the status (True, False or Unknown) that each condition of the stream has now; other statuses have no series.",
-    (*_STREAM, "type", "status"),
-)
-HALTED = Series("exactlyonce_halted_streams", Kind.GAUGE, "How many streams have stopped until a person has acted.")
-
-LANDED_OFFSET, LATEST_OFFSET, EARLIEST_OFFSET, PARTITION_LAG, PARTITION_OLDEST = OF_PARTITIONS = (
-    Series(
-        "exactlyonce_partition_landed_offset",
-        Kind.GAUGE,
-        "The offset of the next record to land. This and the next three are absent where positions count no "
-        "records, as in shards.",
-        _PARTITION,
-    ),
-    Series("exactlyonce_partition_latest_offset", Kind.GAUGE, "One past the last offset that can be read.", _PARTITION),
-    Series("exactlyonce_partition_earliest_offset", Kind.GAUGE, "The first offset that can be read.", _PARTITION),
-    Series("exactlyonce_partition_lag_records", Kind.GAUGE, "Offsets that have not landed.", _PARTITION),
-    Series(
-        "exactlyonce_partition_oldest_not_landed_timestamp_seconds",
-        Kind.GAUGE,
-        "The timestamp of the oldest record that has not landed, in partitions and in shards: the time since "
-        "then is how far the landed position is behind (of a shard, its iterator's age). Absent while none waits.",
-        _PARTITION,
-    ),
-)
-"""The series of partitions, which can be switched off."""
-
-_LEDGER = ("database", "schema", "table")
-LEDGER_TABLE_BYTES, LEDGER_INDEX_BYTES = OF_LEDGERS = (
-    Series(
-        "exactlyonce_ledger_table_bytes",
-        Kind.GAUGE,
-        "Bytes of each table of each ledger, measured every minute; `staging` stands for all rows that have not landed. "
-        "What is kept is spec.ledgerRetention; deleted rows make room for new ones and do not shrink the table. Of an object "
-        "log: `entries`, `snapshots` and `committables`, with the bucket as database and the location as schema.",
-        _LEDGER,
-    ),
-    Series("exactlyonce_ledger_index_bytes", Kind.GAUGE, "Bytes of the indexes of each of those tables.", _LEDGER),
-)
-"""The series of ledgers: one database may hold those of many streams."""
-
-OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, PARTITIONS, CONDITION, HALTED, *OF_LEDGERS)
+OF_FLEET = (
+    *(series for series, _ in OF_STREAMS), PHASE, PARTITIONS, CONDITION, REPLAYS, REPLAY_RECORDS,
+    REPLAY_PROGRESSED, HALTED, *OF_LEDGERS,
+)  # fmt: skip
 """Every series but those of partitions."""

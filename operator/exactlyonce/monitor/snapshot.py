@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from exactlyonce.ledger.connector import Landed
 from exactlyonce.monitor.lag import PartitionLag, StreamLag, dated, measured, total, with_landed
 from exactlyonce.positions.ranges import Partition
+from exactlyonce.source.counted_files import FilesNotLanded
 from exactlyonce.source.port import Bounds
 
 
@@ -23,6 +24,15 @@ class Counts:
     records: int = 0
     rows: int = 0
     dead_letters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilesSeen:
+    """What was counted of a folder for a stream that had landed up to these positions, or why nothing was, as a sentence."""
+
+    landed: Mapping[Partition, int]
+    found: FilesNotLanded | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,13 @@ class Snapshot:
     asked_source: bool = False
     remembered_timestamp: float | None = None
     measured_at: float | None = None
+    files: FilesSeen | None = None
+    """Of a source that is a folder, while no driver runs and nothing has landed since."""
+
+    @property
+    def not_landed(self) -> FilesNotLanded | None:
+        """What is known of files that have not landed."""
+        return None if self.files is None else self.files.found
 
     @property
     def was_asked(self) -> bool:
@@ -62,13 +79,23 @@ class Snapshot:
     @property
     def problem(self) -> str | None:
         """Why the lag is not known for sure now, in a sentence; None where it is, or was never asked for."""
-        return self.source_problem or self.ledger_problem
+        return self.source_problem or self.ledger_problem or self._files_problem
+
+    @property
+    def _files_problem(self) -> str | None:
+        if self.files is None:
+            return None
+        at_least_because = None if self.files.found is None else self.files.found.at_least_because
+        return self.files.problem or (at_least_because and f"There may be more files: {at_least_because}")
 
     def lag(self, at: float) -> StreamLag | None:
         """Return the lag at a moment; None where it is not known.
 
         While a store does not answer, it is what is known of it: at least so much. Of that, a zero says nothing.
         """
+        if self.not_landed is not None:
+            is_none = self.not_landed.is_none
+            return StreamLag(0 if is_none else None, self.not_landed.oldest_timestamp, None, is_none)
         if self.landed is None or not self.partitions:
             return None
         found = total(self.partitions, at)
@@ -85,6 +112,10 @@ class Snapshot:
 
 def after_ledger(before: Snapshot, answer: Landed | str | None) -> Snapshot:
     """Return what is known after the ledger was asked; `answer` is None for a stream without a row, a text for a problem."""
+    return _without_old_files(_after_ledger(before, answer))
+
+
+def _after_ledger(before: Snapshot, answer: Landed | str | None) -> Snapshot:
     match answer:
         case str():
             return replace(before, asked_ledger=True, ledger_problem=answer)
@@ -127,6 +158,24 @@ def after_source(
 def after_source_problem(before: Snapshot, problem: str) -> Snapshot:
     """Return what is known when the source did not answer, or not for every partition that counts."""
     return replace(before, asked_source=True, source_problem=problem)
+
+
+def landed_positions(known: Snapshot) -> Mapping[Partition, int] | None:
+    """Return where a stream has landed, by the ledger's latest answer; None where it has not answered."""
+    if not known.ledger_up:
+        return None
+    return {} if known.landed is None else known.landed.positions
+
+
+def after_files(before: Snapshot, seen: FilesSeen | None) -> Snapshot:
+    """Return what is known after files were counted; with None, as its driver runs and tells that by itself."""
+    return _without_old_files(replace(before, files=seen))
+
+
+def _without_old_files(known: Snapshot) -> Snapshot:
+    """Forget what was counted for other positions: some of these files have landed since."""
+    landed = {} if known.landed is None else known.landed.positions
+    return known if known.files is None or known.files.landed == landed else replace(known, files=None)
 
 
 def with_memory(before: Snapshot, timestamp: float) -> Snapshot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -10,9 +11,11 @@ from exactlyonce.api.conditions import conditions_of
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.assembly import LedgerKey, SourceKey, ledger_key, source_key
+from exactlyonce.checkpoint.store import SizedStore
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.ledger.connector import LedgerAddress
 from exactlyonce.source.connector import SourceAddress
+from exactlyonce.source.counted_files import FileCounter
 
 _ANY_TIME = datetime.fromtimestamp(0, UTC)
 """Conditions also tell since when they hold; the monitor does not ask."""
@@ -36,6 +39,8 @@ class Target:
     ledger: LedgerKey
     ledger_space: str
     lag_objective_seconds: int | None = None
+    most_quarantined: int | None = None
+    """How many records may be in quarantine; None where the stream quarantines nothing by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,11 @@ class Life:
     has_landed: bool = False
     created_timestamp: float | None = None
     secret_missing: bool = False
+    refused_rows: int = 0
+
+
+Watch = Callable[[Target, SizedStore | None, FileCounter | None], None]
+"""Is told where a stream is measured, with the store of its checkpoint where that tells its size, and what counts its files."""
 
 
 def target_of(stream: Stream, source: SourceAddress, ledger: LedgerAddress) -> Target:
@@ -68,6 +78,7 @@ def target_of(stream: Stream, source: SourceAddress, ledger: LedgerAddress) -> T
         ledger=ledger_key(spec, ledger),
         ledger_space=ledger.space,
         lag_objective_seconds=spec.objectives.lag_seconds,
+        most_quarantined=spec.recovery.max_quarantined if spec.recovery.on_poison_batch.continues else None,
     )
 
 
@@ -85,4 +96,5 @@ def life_of(status: StreamStatus, created_at: datetime | None = None, *, secret_
         has_landed=progress is not None and progress.batch is not None,
         created_timestamp=None if created_at is None else created_at.timestamp(),
         secret_missing=secret_missing,
+        refused_rows=consecutive_failures.refused_rows or 0,
     )

@@ -40,6 +40,8 @@ class Partition:
     """One partition of the source: which origin it belongs to, and which of its partitions it is.
 
     An origin is what has a name and can be deleted and recreated under it: a Kafka topic, a Kinesis stream, a directory.
+    Names that begin with lowercase letters, digits or hyphens and then a slash are left to streams with several sources
+    (docs/adr/0027).
     The key is a number (Kafka) or a name (a shard).
     """
 

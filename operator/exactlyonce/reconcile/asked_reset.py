@@ -1,7 +1,7 @@
 """What a person asks for with `exactlyonce offsets reset`, as the annotation carries it. Performs no I/O.
 
-The request names the batch that had landed when it was made, and all positions as they were then. So it takes effect once: a
-reset gives the stream another landed batch, and so does whatever lands in between. docs/adr/0040.
+The request names the stream's life, the batch that had landed when it was made, and all positions as they were then. So it
+takes effect once: a reset gives the stream another landed batch, and so does whatever lands in between. docs/adr/0040.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class ResetMalformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class AskedReset:
-    """Set the positions from `before` to `after`, where `batch` is the batch that landed last.
+    """Set the positions from `before` to `after`, where `batch` is the batch that landed last in this `life` of the stream.
 
     Both name the same partitions. `keeps_skipped`: what is skipped goes into quarantine, from where it may be replayed; else it
     is recorded as lost. `by`, `at` and `message` (why) are recorded as the person who asked gave them.
     """
 
+    life: str
     batch: BatchNumber
     before: Positions
     after: Positions
@@ -45,6 +46,10 @@ class AskedReset:
     by: str
     at: datetime
     message: str
+
+    def stands_in(self, ledger: LedgerView) -> bool:
+        """Whether the stream still stands where it stood when this was asked for, as far as its landed batch tells."""
+        return (self.life, self.batch) == (ledger.stream.life, ledger.stream.landed_batch)
 
     @property
     def skipped(self) -> Ranges:
@@ -69,6 +74,7 @@ class AskedReset:
     def to_json(self) -> str:
         """Render it as one line."""
         document = {
+            "life": self.life,
             "batch": self.batch,
             "before": json.loads(self.before.to_json()),
             "after": json.loads(self.after.to_json()),
@@ -92,7 +98,8 @@ class AskedReset:
             raise ResetMalformed(f"it is {problem}") from None
         if not isinstance(found, dict):
             raise ResetMalformed("it is not a JSON object")
-        kinds = {"batch": int, "before": dict, "after": dict, "keepSkipped": bool, "by": str, "at": str, "message": str}
+        texts = dict.fromkeys(("life", "by", "at", "message"), str)
+        kinds = {**texts, "batch": int, "before": dict, "after": dict, "keepSkipped": bool}
         wrong = [name for name, kind in kinds.items() if type(found.get(name)) is not kind]
         if wrong:
             raise ResetMalformed(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or of another type")
@@ -102,11 +109,11 @@ class AskedReset:
         except MalformedPositions as problem:
             raise ResetMalformed(str(problem)) from None
         except ValueError:
-            raise ResetMalformed("at is no time") from None
+            raise ResetMalformed("at is not a time") from None
         if before.keys() != after.keys():
             raise ResetMalformed("before and after do not name the same partitions")
         by, message = one_line(found["by"], MOST_CHARACTERS_OF_BY), one_line(found["message"], MOST_CHARACTERS_OF_WHY)
-        return cls(BatchNumber(found["batch"]), before, after, found["keepSkipped"], by, at, message)
+        return cls(found["life"], BatchNumber(found["batch"]), before, after, found["keepSkipped"], by, at, message)
 
 
 def to_be_reset(text: str | None, ledger: LedgerView | None) -> AskedReset | None:
@@ -118,7 +125,7 @@ def to_be_reset(text: str | None, ledger: LedgerView | None) -> AskedReset | Non
     if not text or ledger is None or ledger.stream.landed_batch is None:
         return None
     asked = AskedReset.from_json(text)
-    return asked if asked.batch == ledger.stream.landed_batch else None
+    return asked if asked.stands_in(ledger) else None
 
 
 def looked_for(text: str | None, ledger: LedgerView | None) -> AskedReset | None:

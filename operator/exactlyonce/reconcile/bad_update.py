@@ -13,7 +13,7 @@ from typing import assert_never
 
 from exactlyonce.api.recovery import OnBadUpdate, Recovery
 from exactlyonce.api.status import BadUpdate, DriverStatus, GoodAttempt, StreamStatus
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.port import Ended, Gone, ManifestRefused, NotCreated
 from exactlyonce.ledger.rows import BatchStatus, LedgerView

@@ -67,9 +67,13 @@ class Case:
         assert not isinstance(verdict, RebuildFromSink | RewindToSink), "an earlier check rebuilds"
         if isinstance(verdict, ReplayBatch):
             again = replanned(self.seen, self.ledger, verdict, keeps_state=keeps_state(self.seen))
-            return again if isinstance(again, ReplanBatch) else passed_over(self.seen.request.poison, again)
+            return again if isinstance(again, ReplanBatch) else self._passed_over(again)
         if isinstance(verdict, FinishBatch):
-            return passed_over(self.seen.request.poison, verdict)
+            return self._passed_over(verdict)
         if isinstance(verdict, Resume | SkipLanded) and self.ledger.decided is not None:
             return finish_commit(verdict, self.ledger.decided)
         return verdict
+
+    def _passed_over(self, verdict: ReplayBatch | FinishBatch) -> ReplayBatch | FinishBatch:
+        request = self.seen.request
+        return passed_over(request.poison, verdict, bisects=request.bisects)

@@ -113,7 +113,7 @@ def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> Lo
     plan = None if start is None else _plan(start, logs.planned_end)
     if plan is None:
         end = request.shown(logs.planned_end)
-        words = f"batch {planned} was planned from {_start(logs, request)} to {end}, which is no range to read"
+        words = f"batch {planned} was planned from {_start(logs, request)} to {end}, which is not a range"
         return _planned_otherwise(logs, words, request, ledger)
     unknown = _without_ended(landed, plan).keys() - plan.keys()
     places = {key: _place(landed.get(key, 0), offsets) for key, offsets in plan.items()}

@@ -71,7 +71,10 @@ def answered(ledger: LedgerView, settle_loads: str | None) -> tuple[tuple[Record
     if not new:
         return (), ()
     told = ", ".join(f"{label}={answer}" for label, answer in list(new.items())[:MOST_LABELS])
-    words = f"a person answers for {len(new)} loads that the sink may have forgotten, by the annotation {SETTLE_LOADS}: {told}"
+    words = (
+        f"a person answers for {len(new)} loads that the sink may have forgotten or loaded in part, by the annotation "
+        f"{SETTLE_LOADS}: {told}"
+    )
     return (RecordAnswers(ledger.decided.batch, new),), (Evidence(words, {"answers": len(new)}),)
 
 

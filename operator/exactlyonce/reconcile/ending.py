@@ -8,7 +8,7 @@ from typing import assert_never
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import BatchLimit, ConsecutiveFailures, DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.launch.last_words import Ending
+from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.pod_verdict import Outcome, PodVerdict
 from exactlyonce.launch.port import DriverPod, Ended, Gone
 from exactlyonce.ledger.rows import LedgerView
@@ -28,6 +28,7 @@ from exactlyonce.reconcile.quarantine import (
     NotQuarantined,
     RunAgain,
     after_too_many_failures,
+    quarantine_words,
     still_to_be_quarantined,
     to_blame,
 )
@@ -81,7 +82,9 @@ class Endings(PassOperations):
         self.reached("ending.seen")
         context.reporter.report(kind, f"Attempt {status.attempt} ended: {told}")
         proof = ending.proof if isinstance(ending, Ended) else None
-        ended = {"ended": kind, "proof": proof, "message": told, "idle_message": None}
+        words = ending.words if isinstance(ending, Ended) else None
+        case = None if words is None else words.case or None
+        ended = {"ended": kind, "case": case, "proof": proof, "message": told, "idle_message": None}
         goes_on = wanted is Wanted.RUN and (context.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
         known: dict[str, object] = {"progress": progress_of(view, status.progress), "landed_shown": shown}
@@ -133,7 +136,7 @@ class Endings(PassOperations):
     def _poisoned(
         self, status: StreamStatus, halt: HaltStream, batch: BatchNumber, view: LedgerView | None, told: str
     ) -> tuple[StreamStatus, HaltStream | Restart, str]:
-        """A batch has failed too often: let the next driver quarantine it, if the resource asks for that and it can be done."""
+        """A batch has failed too often: have it quarantined, or what fails of it, if the resource asks for that."""
         now, recovery = self.context.timing.now(), self.stream.spec.recovery
         order = after_too_many_failures(batch, view, status.poison_batch, recovery, told, now)
         if order is None:
@@ -144,8 +147,9 @@ class Endings(PassOperations):
         if isinstance(order, RunAgain):
             return status, again, told
         failures = halt.consecutive_failures.batch_failures
-        told = f"Batch {batch} has failed {failures} times and is quarantined; the last error: {told}"
-        self.context.reporter.report("BatchQuarantined", told)
+        before = status.poison_batch
+        kind, told = quarantine_words(order, failures, told, again=before is not None and before.batch == batch)
+        self.context.reporter.report(kind, told)
         return status.model_copy(update={"poison_batch": order}), again, told
 
     def take_word(self, status: StreamStatus, version: str, pod: DriverPod | None) -> tuple[StreamStatus, str]:

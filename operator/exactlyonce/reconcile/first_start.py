@@ -86,7 +86,7 @@ def _end_of_adopted_checkpoint(seen: Observation) -> Positions | Contradiction:
 
 def _restored_to_before_the_first_batch(seen: Observation) -> Contradiction:
     """The stream's own checkpoint ran, and its ledger holds no batch: where it started is known to no one."""
-    assert seen.ledger is not None, "a location that ran without a ledger is no agreed identity"
+    assert seen.ledger is not None, "a location that ran without a ledger is not an agreed identity"
     token = seen.ledger.stream.token
     return Contradiction(
         ContradictionReason.CHECKPOINT_WITHOUT_LEDGER,

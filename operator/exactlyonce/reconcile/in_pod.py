@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -34,7 +34,8 @@ class Brief:
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
     of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which, `poison`
-    the batch that the driver quarantines; an operator of an earlier release writes none of them.
+    the batch that the driver quarantines, by its failing records alone where it `bisects`; an operator of an earlier release
+    writes none of them.
     """
 
     stream: Stream
@@ -46,6 +47,7 @@ class Brief:
     shrunk: int | None = None
     too_large: int | None = None
     poison: int | None = None
+    bisects: bool | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -67,6 +69,7 @@ class Brief:
             "shrunk": self.shrunk,
             "tooLarge": self.too_large,
             "poison": self.poison,
+            "bisects": None if self.poison is None else self.bisects,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -90,6 +93,7 @@ class Brief:
             document.get("shrunk"),
             document.get("tooLarge"),
             document.get("poison"),
+            document.get("bisects"),
         )
 
 
@@ -99,9 +103,10 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     Never raises for what the outside world does. Doing it again under the same epoch is harmless.
     """
     try:
+        request = request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison)
         seen = observe(
             stores,
-            request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison),
+            request if brief.bisects is None else replace(request, bisects=brief.bisects),
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,
@@ -128,11 +133,11 @@ def _require_epoch(seen: Observation, epoch: Epoch, ticket: str | None) -> None:
     row = None if seen.ledger is None else seen.ledger.stream
     if row is None or row.epoch != epoch or row.claim is not None:
         found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
-        raise EpochOvertaken(f"The ledger of {seen.request.stream_id} {found}; this pod is of epoch {epoch}.")
+        raise EpochOvertaken(f"The ledger of {seen.request.stream_id} {found}; this pod has epoch {epoch}.")
     assert seen.ledger is not None, "it has a row"
     if not holds_ticket(seen.ledger.ticket, epoch, ticket):
         raise EpochOvertaken(
-            f"Another raise made epoch {epoch} of {seen.request.stream_id}: this pod is of a former life of the stream."
+            f"Another raise made epoch {epoch} of {seen.request.stream_id}: this pod belongs to a former life of the stream."
         )
 
 
@@ -161,12 +166,14 @@ def _owner_document(owner: Owner) -> dict[str, str]:
 
 
 def _known_document(known: Known) -> dict[str, Any]:
-    return {"batch": known.batch, "at": None if known.at is None else known.at.isoformat()}
+    at = None if known.at is None else known.at.isoformat()
+    return {"batch": known.batch, "at": at, "checkpointPath": known.checkpoint_path}
 
 
 def _known(document: Mapping[str, Any]) -> Known:
     at = document["at"]
-    return Known(BatchNumber(document["batch"]), None if at is None else datetime.fromisoformat(at))
+    moment = None if at is None else datetime.fromisoformat(at)
+    return Known(BatchNumber(document["batch"]), moment, document.get("checkpointPath"))
 
 
 def _predecessor_document(predecessor: Predecessor) -> dict[str, str]:
@@ -190,4 +197,4 @@ def _predecessor(document: Mapping[str, Any]) -> Predecessor:
         case "MayLive":
             return MayLive(document["words"])
         case kind:
-            raise ValueError(f"{kind} is no predecessor that this release knows")
+            raise ValueError(f"{kind} is not a predecessor that this release knows")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
@@ -27,7 +28,7 @@ from exactlyonce.reconcile.pass_context import (
 )
 from exactlyonce.reconcile.pass_operations import PassOperations
 from exactlyonce.reconcile.progress import known_of
-from exactlyonce.reconcile.quarantine import number_of, quarantine_of, still_to_be_quarantined
+from exactlyonce.reconcile.quarantine import bisects, number_of, quarantine_of, still_to_be_quarantined
 from exactlyonce.reconcile.recorded import (
     checkpoint_after,
     landed_after,
@@ -56,10 +57,11 @@ class Launching(PassOperations):
                 return self._leave_to_its_owner(status, version, Decision(foreign))
         proven = after_proof(status, before)
         if proven:
-            # It was given up before Spark was up, and came up before it was fenced: what it was made of is no bad update.
+            # It was given up before Spark was up, and came up before it was fenced: its image and spec are not a bad update.
             status, version = self.write(status, version, **proven)
             return Waiting(
-                context.timing.now(), f"Attempt {status.attempt} did run Spark, so what it was made of is kept."
+                context.timing.now(),
+                f"Attempt {status.attempt} ran Spark after all; a later bad update is rolled back to its spec.",
             )
         known = Epoch(0) if before is None else before.stream.epoch
         # A lost status and a ledger that went back may both have forgotten an attempt whose last message is still there.
@@ -83,13 +85,16 @@ class Launching(PassOperations):
         self.reached("pass.epoch-raised")
         if context.place.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
+        request = request_of(
+            self.stream, context.place.owner, records_of(limit), too_large_of(limit), number_of(poison)
+        )
         seen = observe(
             context.stores,
-            request_of(self.stream, context.place.owner, records_of(limit), too_large_of(limit), number_of(poison)),
+            replace(request, bisects=bisects(poison)),
             attempt,
             predecessor_of(raised.before, status, context.attempts.launcher),
             context.place.owner_is_gone,
-            known_of(status.progress),
+            known_of(status),
         )
         decision = decide(seen)
         self.reached("pass.observed")
@@ -98,9 +103,10 @@ class Launching(PassOperations):
             context.reporter.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
         starts_over = isinstance(decision.verdict, FirstStart)
         life = life_after(decision, seen.ledger, status, self.stream.spec.source.spec.takes_over)
+        chosen = checkpoint_after(decision, seen.ledger, context.stores.checkpoints.location)
         driver: dict[str, object] = {
             "driver": DriverStatus(attempt=attempt, landed_at_start=landed_after(decision, seen.ledger), plan=plan),
-            "checkpoint": checkpoint_after(decision, seen.ledger, context.stores.checkpoints.location),
+            "checkpoint": chosen,
             **life,
         }
         # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
@@ -118,7 +124,12 @@ class Launching(PassOperations):
             status, version = self.write(status, version, **driver)
         self.write_changed(status, version, {"landed_shown": self.landed_shown(seen.ledger, status)})
         self.reached("pass.driver-recorded")
-        orders = Orders(ticket, limit=order_of(status.batch_limit), quarantine=quarantine_of(status.poison_batch))
+        orders = Orders(
+            ticket,
+            limit=order_of(status.batch_limit),
+            quarantine=quarantine_of(status.poison_batch),
+            checkpoint_path=None if chosen is None else chosen.location,
+        )
         context.attempts.launcher.start(attempt, orders)
         return Watching(attempt)
 
@@ -140,10 +151,11 @@ class Launching(PassOperations):
             row.owner if row is not None and is_gone else None,
             predecessor_of(row, status, context.attempts.launcher),
             ticket,
-            known_of(status.progress),
+            known_of(status),
             records_of(status.batch_limit),
             too_large_of(status.batch_limit),
             number_of(status.poison_batch),
+            bisects(status.poison_batch),
         )
         landed = None if row is None else row.landed_batch
         takes_over = self.stream.spec.source.spec.takes_over

@@ -40,7 +40,7 @@ from exactlyonce.reconcile.pass_operations import PassOperations
 from exactlyonce.reconcile.progress import checkpoint_of, progress_of
 from exactlyonce.reconcile.quarantine import still_to_be_quarantined
 from exactlyonce.reconcile.recorded import has_verdict, is_replaced, with_pod
-from exactlyonce.reconcile.restart import after_failure
+from exactlyonce.reconcile.restart import after_failure, still_failing
 
 __all__ = [
     "Done",
@@ -195,6 +195,7 @@ class StreamLoop:
             changes["landed_shown"] = self._operations.landed_shown(view, status)
             changes |= {"checkpoint": checkpoint_of(view), "progress": progress_of(view, status.progress)}
             changes |= self._grown_back(status, view)
+            changes["consecutive_failures"] = still_failing(status.consecutive_failures, view)
             driver = changes.get("driver")
             if isinstance(driver, DriverStatus) and was_up(status.attempt, view):
                 changes |= after_running(status, driver)
@@ -232,6 +233,7 @@ class StreamLoop:
         try:
             status, version = self._operations.context.statuses.read()
             told = after_refusal(status, problem, self._operations.context.timing.now())
+            told |= {"halt_reason": type(problem).__name__}
             refused = TransitionReason.REFUSED
             self._operations.write(status, version, refused, phase=Phase.HALTED, message=message, **told)
         except StatusConflict as conflict:

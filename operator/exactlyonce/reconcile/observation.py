@@ -46,14 +46,15 @@ Predecessor = NoPredecessor | ProvenDead | MayLive
 class Request:
     """What the resource asks for, as far as a decision depends on it.
 
-    `origin_noun` is what the source's connector calls an origin in a sentence, `position_text` how it writes a position, and
-    `positions_count_records` whether the difference of two positions is a number of records. `two_phases`: the sink commits
-    rows by itself, so they stay where the ledger goes back. `query` is a hash of format and transform. `limit` says how large
-    a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that, because of the batch
-    `too_large`. `poison` is the batch that the next driver quarantines. `adopt` and `fresh` hold the token they are meant for,
-    so that an annotation that was left behind has no further effect; `settle_loads` names the loads of one batch, and what a
-    person has found of each; `reset_offsets` names the batch that had landed when it was asked for. `most_quarantined` is how
-    many offsets the stream may have in quarantine.
+    `origin_noun` is what the source's connector calls an origin in a sentence, `position_text` how it writes a position,
+    and `positions_count_records` whether the difference of two positions is a number of records. `two_phases`: the sink
+    commits rows by itself, so they stay where the ledger goes back. `query` is a hash of format and transform. `limit` says
+    how large a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that, because
+    of the batch `too_large`. `poison` is the batch that the next driver quarantines, by its failing records alone where it
+    `bisects`. `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has no
+    further effect; `settle_loads` names the loads of one batch, and what a person has found of each; `reset_offsets` names
+    the batch that had landed when it was asked for. `most_quarantined` is how many offsets the stream may have in
+    quarantine.
     """
 
     stream_id: str
@@ -69,6 +70,7 @@ class Request:
     shrunk: int | None = None
     too_large: int | None = None
     poison: int | None = None
+    bisects: bool = False
     delivery: Delivery = Delivery.EXACTLY_ONCE
     commit: Commit = Commit.BATCH
     on_checkpoint_lost: OnCheckpointLost = OnCheckpointLost.REBUILD_FROM_SINK
@@ -113,10 +115,14 @@ class LocationView:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What the resource's status remembers of the ledger: the latest batch that it has shown as landed, and when that was."""
+    """What the resource's status remembers of the ledger: the latest batch that it has shown as landed, and when that was.
+
+    `checkpoint_path` is the published checkpoint that the latest driver was started on.
+    """
 
     batch: BatchNumber
     at: datetime | None = None
+    checkpoint_path: str | None = None
 
     @property
     def words(self) -> str:

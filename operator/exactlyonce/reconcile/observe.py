@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
+from exactlyonce.api.recovery import OnPoisonBatch
 from exactlyonce.api.refused_conf import ROCKSDB, STATE_STORE, WATERMARK_POLICY
 from exactlyonce.api.resource import ADOPT, FRESH, RESET_OFFSETS, SETTLE_LOADS, Stream
 from exactlyonce.api.spec import StreamSpec, limit_words
@@ -85,6 +86,7 @@ def request_of(
         shrunk=shrunk,
         too_large=too_large,
         poison=poison,
+        bisects=spec.recovery.on_poison_batch is OnPoisonBatch.BISECT,
         delivery=spec.delivery,
         commit=spec.sink.spec.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,
@@ -119,7 +121,7 @@ def observe(
     """
     ledger = stores.ledger.view(request.stream_id)
     location, states = _observe_location(stores, ledger)
-    checkpoint = _checkpoint(stores.checkpoints, ledger, location, states)
+    checkpoint = _checkpoint(stores.checkpoints, ledger, location, states, known)
     read_before = frozenset(ledger.landed.positions) if ledger is not None else frozenset()
     if isinstance(checkpoint, Readable):
         read_before |= checkpoint.planned_end.keys()
@@ -243,13 +245,30 @@ def _checkpoint(
     ledger: LedgerView | None,
     location: LocationView,
     states: dict[Generation, CheckpointState],
+    known: Known | None,
 ) -> CheckpointState:
-    """Return the state of the published generation, or of the latest that ran where none is published."""
+    """Return the state of the published generation; where none is published, of the latest that was.
+
+    What has run was published, and so was the seed that the status names with its batch: it does so once a seed is published. A
+    seed that nobody published may have the number of a batch that another generation has landed since.
+    """
     path = None if ledger is None else ledger.stream.checkpoint_path
     if path is None:
-        latest = max(location.ran, default=None)
+        ran = set(location.ran)
+        if known is not None:
+            ran |= {
+                generation
+                for generation, state in states.items()
+                if generation.path(store.location) == known.checkpoint_path and _is_seed(state, known.batch)
+            }
+        latest = max(ran, default=None)
         return Absent() if latest is None else states[latest]
     generation = parse_generation(path.rsplit("/", 1)[-1])
     if generation is None or generation.path(store.location) != path:
         return Absent()
     return states.get(generation, Absent())
+
+
+def _is_seed(state: CheckpointState, batch: BatchNumber | None) -> bool:
+    is_seed = isinstance(state, Readable) and not state.has_run and state.planned == state.checkpointed
+    return is_seed and state.highest_planned == batch

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from exactlyonce.api.status import CheckpointStatus, Progress
+from exactlyonce.api.status import CheckpointStatus, Progress, StreamStatus
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.observation import Known
@@ -48,11 +48,12 @@ def checkpoint_of(view: LedgerView | None) -> CheckpointStatus | None:
     return CheckpointStatus(generation=view.stream.generation, location=view.stream.checkpoint_path)
 
 
-def known_of(progress: Progress | None) -> Known | None:
+def known_of(status: StreamStatus) -> Known | None:
     """Return what a status remembers of the ledger, for the next decision."""
+    progress, checkpoint = status.progress, status.checkpoint
     if progress is None or progress.batch is None:
         return None
-    return Known(BatchNumber(progress.batch), progress.landed_at)
+    return Known(BatchNumber(progress.batch), progress.landed_at, None if checkpoint is None else checkpoint.location)
 
 
 def progress_of(view: LedgerView | None, before: Progress | None) -> Progress | None:

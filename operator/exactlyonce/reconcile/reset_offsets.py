@@ -64,11 +64,15 @@ def left_behind(request: Request, ledger: LedgerView) -> tuple[Evidence, ...]:
         asked = AskedReset.from_json(text)
     except ResetMalformed:
         return ()  # which has halted the stream
-    if asked.batch == landed:
+    if asked.stands_in(ledger):
         return ()
+    since = (
+        f"batch {landed} has landed since: its own, or another one"
+        if asked.life == ledger.stream.life
+        else "the stream has started over since"
+    )
     words = (
-        f"the reset that {asked.by} asked for when batch {asked.batch} had landed has no effect any more, and batch {landed} "
-        "has landed since: its own, or another one"
+        f"the reset that {asked.by} asked for when batch {asked.batch} had landed has no effect any more, and {since}"
     )
     return (Evidence(words, {"resetBatch": asked.batch, "landed": landed}),)
 
@@ -216,21 +220,16 @@ def _skipped(
 ) -> Iterator[FailureRow]:
     """Yield a row for each range that is skipped, so that no record goes without a trace."""
     for key, offsets in asked.skipped.items():
-        row = FailureRow(
+        # What is lost says which records it is of as well: a person may change their mind and give the range to a replay.
+        yield FailureRow(
             batch,
             key,
             offsets.from_offset,
             offsets.until_offset,
-            FailureStatus.LOST,
+            FailureStatus.QUARANTINED if asked.keeps_skipped else FailureStatus.LOST,
             seen.source_address,
             f"skipped by a reset of the positions. {asked.words}",
+            origin_id=after.origin_ids.get(key.origin, ""),
+            fingerprint=after.fingerprints.get(key),
+            life=ledger.stream.life,
         )
-        if asked.keeps_skipped:
-            row = replace(
-                row,
-                status=FailureStatus.QUARANTINED,
-                origin_id=after.origin_ids.get(key.origin, ""),
-                fingerprint=after.fingerprints.get(key),
-                life=ledger.stream.life,
-            )
-        yield row

@@ -11,8 +11,9 @@ from datetime import datetime, timedelta
 
 from exactlyonce.api.recovery import Recovery
 from exactlyonce.api.status import ConsecutiveFailures
-from exactlyonce.launch.last_words import Ending, LastWords
+from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended, Gone
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber
 
 
@@ -62,7 +63,8 @@ def after_ending(
     if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED):
         return Finished(completed=words.ending is Ending.COMPLETED)
     landed = landed_now is not None and landed_now != landed_at_start
-    counted = _count(consecutive_failures, landed, _failed_batch(words, ending, in_progress))
+    refused_rows = None if words is None else words.refused_rows
+    counted = _count(consecutive_failures, landed, _failed_batch(words, ending, in_progress), refused_rows)
     if words is not None and words.ending is Ending.REFUSED:
         return HaltStream(words.message, counted)
     if counted.batch_failures >= recovery.max_failures_per_batch:
@@ -84,7 +86,25 @@ def after_ending(
 
 def with_another_batch(consecutive_failures: ConsecutiveFailures, now: datetime) -> Restart:
     """Return the step that follows a batch which is made smaller, or quarantined: at once, and nothing counts as failed."""
-    return Restart(now, consecutive_failures.model_copy(update={"batch": None, "batch_failures": 0, "retry_at": now}))
+    return Restart(
+        now,
+        consecutive_failures.model_copy(
+            update={"batch": None, "batch_failures": 0, "refused_rows": None, "retry_at": now}
+        ),
+    )
+
+
+def still_failing(consecutive_failures: ConsecutiveFailures, view: LedgerView | None) -> ConsecutiveFailures:
+    """Return what is counted of a batch that failed while a driver runs: nothing once that batch has landed.
+
+    The attempts are counted until that driver has ended. Positions have passed a decided batch before it has landed.
+    """
+    batch, landed = consecutive_failures.batch, None if view is None else view.stream.landed_batch
+    if view is None or batch is None or landed is None or landed < batch:
+        return consecutive_failures
+    if view.decided is not None and view.decided.batch == batch:
+        return consecutive_failures
+    return consecutive_failures.model_copy(update={"batch": None, "batch_failures": 0, "refused_rows": None})
 
 
 def after_failure(consecutive_failures: ConsecutiveFailures, recovery: Recovery, now: datetime) -> Restart:
@@ -94,7 +114,9 @@ def after_failure(consecutive_failures: ConsecutiveFailures, recovery: Recovery,
     return Restart(now + wait, counted.model_copy(update={"retry_at": now + wait}))
 
 
-def _failed_batch(words: LastWords | None, ending: Ended | Gone, in_progress: BatchNumber | None) -> BatchNumber | None:
+def _failed_batch(
+    words: LastMessage | None, ending: Ended | Gone, in_progress: BatchNumber | None
+) -> BatchNumber | None:
     """The batch whose failure this ending is; None when the batch is not to blame."""
     if isinstance(ending, Gone):
         return None
@@ -105,12 +127,12 @@ def _failed_batch(words: LastWords | None, ending: Ended | Gone, in_progress: Ba
     return None
 
 
-def _count(consecutive_failures: ConsecutiveFailures, landed: bool, failed: BatchNumber | None) -> ConsecutiveFailures:
+def _count(
+    consecutive_failures: ConsecutiveFailures, landed: bool, failed: BatchNumber | None, refused_rows: int | None
+) -> ConsecutiveFailures:
     endings = 1 if landed else consecutive_failures.endings + 1
     if failed is None:
-        kept = 0 if landed else consecutive_failures.batch_failures
-        return ConsecutiveFailures(
-            endings=endings, batch=None if landed else consecutive_failures.batch, batch_failures=kept
-        )
+        kept = ConsecutiveFailures() if landed else consecutive_failures
+        return kept.model_copy(update={"endings": endings, "retry_at": None})
     failures = consecutive_failures.batch_failures + 1 if consecutive_failures.batch == failed else 1
-    return ConsecutiveFailures(endings=endings, batch=failed, batch_failures=failures)
+    return ConsecutiveFailures(endings=endings, batch=failed, batch_failures=failures, refused_rows=refused_rows)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from pydantic import AwareDatetime, BeforeValidator, WithJsonSchema
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _RFC_3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})"
@@ -22,3 +24,11 @@ def _is_moment(value: object) -> object:
 Moment = Annotated[
     AwareDatetime, BeforeValidator(_is_moment), WithJsonSchema({"type": "string", "format": "date-time"})
 ]
+
+
+def first_milliseconds(moment: datetime) -> int:
+    """Return the first millisecond since 1970 that is not before a moment: a fraction of one counts as the next.
+
+    Performs no I/O.
+    """
+    return -((_EPOCH - moment) // timedelta(milliseconds=1))

@@ -43,7 +43,7 @@ _SENTENCE = (
 
 
 class PatternUnreadable(ValueError):
-    """A text is no pattern that both sides read alike."""
+    """A text is not a pattern that both sides read alike."""
 
 
 def _told(pattern: Any) -> str:
@@ -64,7 +64,7 @@ def selects(pattern: str, name: str) -> bool:
     """Whether `pattern` matches all of a name; linear in the name's length.
 
     Raises:
-        PatternUnreadable: if it is no pattern that Java and RE2 read alike.
+        PatternUnreadable: if it is not a pattern that Java and RE2 read alike.
     """
     return _compiled(pattern).fullmatch(name) is not None
 

@@ -22,10 +22,13 @@ class StreamUnknown(Refused):
 
 @dataclass(frozen=True, slots=True)
 class LandedFile:
-    """A file whose rows count. `address` is what a reader opens; `rows` is None where the format does not record it."""
+    """A file whose rows count. `address` is what a reader opens; `rows` is None where the format does not record it.
+
+    `batch` is None for a file that a replay has landed, until the next batch takes it over.
+    """
 
     address: str
-    batch: BatchNumber
+    batch: BatchNumber | None
     size_bytes: int
     rows: int | None
     spans: tuple[PositionSpan, ...]

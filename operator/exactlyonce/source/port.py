@@ -37,7 +37,7 @@ class SourceView:
     A topic gets another id when it is deleted and recreated (KIP-516). `selected` are the partitions that the
     spec reads now; others were asked about because the stream has read them. `missing` are topics that the spec names and
     that do not exist. `records` has the record at each offset that was asked for and that the bounds hold: None where there
-    is no record. `compacted` are the topics, of those with such a None, from which compaction takes records.
+    is not a record. `compacted` are the topics, of those with such a None, from which compaction takes records.
     """
 
     bounds: Mapping[Partition, Bounds]

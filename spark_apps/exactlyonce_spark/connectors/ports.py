@@ -11,10 +11,12 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.codec import PositionCodec
 from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.target import ManifestTarget, Target, TaskRange, TwoPhaseTarget
+from exactlyonce_spark.metrics import NotLanded
+from exactlyonce_spark.target import ManifestTarget, ReplayTarget, Target, TaskRange, TwoPhaseTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,28 @@ class SourceReader(Protocol):
         ...
 
 
+@runtime_checkable
+class TellsNotLanded(Protocol):
+    """A `SourceReader` of a source of which nobody but its driver knows what waits."""
+
+    def not_landed(self) -> NotLanded | None:
+        """Return what has not landed, as it was known last; None where it is not known yet. Bounded in time; never raises."""
+        ...
+
+    def note_landed(self) -> None:
+        """Note that the batch that was planned last has landed. Bounded in time; never raises."""
+        ...
+
+
+@runtime_checkable
+class LetterSource(Protocol):
+    """A `SourceReader` that makes records of dead letters: all that its view has of a record is kept, or is not asked for."""
+
+    def letters(self, session: Any, letters: Sequence[RecordedLetter]) -> Any:
+        """Return a DataFrame with a record for each letter, as `SourceReader.batch` would, of the bytes that were kept."""
+        ...
+
+
 class SourceConnector(Protocol):
     """A kind of source inside Spark."""
 
@@ -191,8 +215,15 @@ class PreparedReplay(Protocol):
         """As `PreparedSink.fit`."""
         ...
 
-    def target(self, columns: Sequence[FittedColumn]) -> Target:
-        """Return the target; nothing is staged but in the transaction that lands rows."""
+    def target(self, columns: Sequence[FittedColumn], token: str) -> ReplayTarget:
+        """Return the target of the replay that claims ranges with this token.
+
+        Nothing counts of what it writes but in the transaction that lands rows. One that `WritesAhead` is given Spark's rows as
+        they are, others are given them collected.
+
+        Raises:
+            Refused: if rows with these columns cannot be landed beside those of the stream.
+        """
         ...
 
 
@@ -200,7 +231,7 @@ class PreparedReplay(Protocol):
 class ReplayConnector(Protocol):
     """A `SinkConnector` whose rows can be landed by a replay."""
 
-    def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str) -> PreparedReplay:
+    def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str, secrets: Secrets) -> PreparedReplay:
         """Look at what a stream writes to.
 
         Raises:

@@ -24,12 +24,14 @@ class Failures:
 
     `recognise` is given all that Spark tells. `outage` is asked where nothing else is known of what went wrong: a message, if
     the store did not answer. `told` is given the name and the words of an error in Python and all that Spark tells: a
-    message, if the error is one of the connector's client.
+    message, if the error is one of the connector's client. `refused_rows` is given the message for a person: how many rows it
+    says that the sink has refused.
     """
 
     recognise: Callable[[str], Recognised | None] = lambda _text: None
     outage: Callable[[str], str | None] = lambda _text: None
     told: Callable[[str, str, str], str | None] = lambda _name, _said, _text: None
+    refused_rows: Callable[[str], int | None] = lambda _message: None
 
 
 def failures_of_connectors() -> Iterator[Failures]:

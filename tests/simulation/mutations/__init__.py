@@ -10,20 +10,27 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.simulation.mutations import (
+    besides,
     decisions,
     fencing,
+    folders,
+    give_ups,
     keeping,
     kinesis,
     landings,
+    letters,
     manifest_logs,
     manifests,
     object_log,
     quarantines,
+    replayed_files,
     replays,
     resets,
     shared_labels,
+    snapshots,
     sources,
     staged_loads,
+    tables,
     two_phases,
 )
 
@@ -97,6 +104,11 @@ MUTATIONS: dict[str, Mutation] = {
         quarantines.partitions_that_have_landed_are_quarantined_too,
         quarantines.any_batch_is_quarantined_once_one_is_to_be,
         quarantines.a_quarantined_range_that_is_read_again_stays_replayable,
+        quarantines.records_are_left_out_that_no_failure_names,
+        quarantines.what_stands_beside_a_failing_record_is_left_out_with_it,
+        quarantines.a_half_is_taken_for_the_failing_one_and_not_tried,
+        quarantines.what_a_partition_leaves_out_is_recorded_once_the_batch_has_landed,
+        quarantines.what_is_tried_is_written,
         replays.a_replay_lands_what_it_has_not_claimed,
         replays.a_replay_looks_without_a_lock,
         replays.a_range_that_a_replay_has_taken_stays_its_own,
@@ -104,6 +116,11 @@ MUTATIONS: dict[str, Mutation] = {
         replays.a_replay_moves_the_positions,
         replays.what_is_left_of_a_range_overlaps_what_landed,
         replays.a_replay_does_not_compare_the_source,
+        replayed_files.files_of_a_replay_are_listed_before_its_claim_is_compared,
+        replayed_files.files_of_a_replay_that_is_at_work_are_orphans,
+        replayed_files.what_a_batch_has_taken_over_stays,
+        replayed_files.what_a_replay_has_landed_is_no_batchs,
+        replayed_files.what_no_batch_has_taken_over_does_not_count,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
@@ -139,6 +156,7 @@ MUTATIONS: dict[str, Mutation] = {
         staged_loads.rows_are_made_again_while_their_file_is_there,
         staged_loads.a_load_that_finished_is_not_counted,
         staged_loads.files_are_removed_once_the_batch_has_landed,
+        staged_loads.a_load_in_part_counts_as_cancelled,
         resets.skipped_records_leave_no_trace,
         resets.what_is_to_be_kept_is_given_up,
         resets.what_was_skipped_stays_lost_when_it_is_read_again,
@@ -146,6 +164,43 @@ MUTATIONS: dict[str, Mutation] = {
         resets.positions_that_have_moved_are_reset,
         resets.a_reset_without_the_fence,
         two_phases.a_reset_runs_over_a_decided_batch,
+        letters.a_dead_letter_is_landed_without_being_compared,
+        letters.a_setting_back_leaves_dead_letters_as_they_are,
+        letters.a_letter_that_a_replay_has_taken_is_not_superseded,
+        letters.a_dead_letter_is_marked_before_its_row_is_written,
+        letters.a_letter_that_is_malformed_again_counts_as_replayed,
+        letters.a_later_letter_counts_as_read_again,
+        two_phases.rows_are_made_again_of_what_was_left_out,
+        tables.committed_before_the_ledger_knows,
+        tables.committed_without_an_identifier,
+        tables.the_tables_number_is_not_asked_for,
+        tables.what_was_not_committed_stays_so,
+        tables.a_ledger_behind_its_table_continues,
+        snapshots.a_refused_snapshot_is_put_on_top_of_what_others_added,
+        snapshots.the_tables_number_goes_with_its_snapshot,
+        snapshots.an_expired_snapshot_counts_as_rolled_back,
+        snapshots.a_commit_is_bound_to_the_snapshot_alone,
+        letters.a_range_is_taken_up_that_the_stream_has_landed,
+        letters.a_malformed_record_that_is_left_out_is_kept_as_a_letter_too,
+        letters.a_generation_of_the_release_before_counts_as_recorded,
+        besides.a_replay_lands_into_a_sink_that_the_stream_has_left,
+        besides.a_backfill_lands_where_the_stream_does,
+        besides.a_backfill_forgets_what_is_behind_a_chunk,
+        besides.a_backfill_takes_one_part_alone,
+        besides.a_backfill_lands_what_it_has_not_claimed,
+        besides.two_backfills_of_one_name_look_without_a_lock,
+        besides.a_backfill_moves_on_without_its_rows,
+        besides.a_backfill_that_is_there_is_planned_again,
+        give_ups.a_range_that_is_given_up_keeps_its_claim,
+        give_ups.a_range_is_given_up_without_a_lock,
+        give_ups.what_was_given_up_stays_so_when_it_is_read_again,
+        folders.a_rebuilt_generation_forgets_its_lists,
+        folders.a_folder_is_believed_without_its_digest,
+        folders.a_file_that_was_read_is_not_compared,
+        folders.what_is_read_need_not_be_what_was_planned,
+        folders.files_are_removed_once_they_are_planned,
+        folders.what_was_planned_and_is_gone_is_not_told,
+        folders.whoever_removes_what_has_landed_misses_nothing,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -163,6 +218,12 @@ OF_MANIFEST_LOGS = frozenset(
 )
 """What only a world of files can notice whose ledger is an object log."""
 
+OF_TABLES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == tables.__name__)
+"""What only a world can notice whose sink is a table with a log."""
+
+OF_SNAPSHOTS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == snapshots.__name__)
+"""What only a world can notice whose sink is a table of snapshots."""
+
 OF_TWO_PHASES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == two_phases.__name__)
 """What only a world whose sink takes loads in two phases can notice."""
 
@@ -179,5 +240,22 @@ OF_STAGED_LOADS = frozenset(
 OF_REPLAYS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == replays.__name__)
 """What only a world can notice in which replays run beside the stream."""
 
+OF_REPLAYED_FILES = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_files.__name__
+)
+"""What only a world can notice in which replays land in files."""
+
+OF_GIVE_UPS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == give_ups.__name__)
+"""What only a world can notice in which people give up what is in quarantine."""
+
+OF_BESIDES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == besides.__name__)
+"""What only a world can notice in which the sink is changed beside replays."""
+
+OF_LETTERS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == letters.__name__)
+"""What only a world can notice that keeps dead letters and replays them."""
+
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""
+
+OF_FOLDERS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == folders.__name__)
+"""What only a world whose source is a folder can notice."""

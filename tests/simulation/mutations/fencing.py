@@ -36,9 +36,7 @@ def no_lock_at_the_fence() -> Iterator[None]:
 def no_claim() -> Iterator[None]:
     """One epoch may be claimed twice: whoever comes later is let in and the former keeps its permit."""
 
-    def claim_anyway(
-        ledger: Ledger, stream_id: str, epoch: Epoch, claim: str, ticket: str | None
-    ) -> tuple[Permit, StreamRow]:
+    def claim_anyway(ledger: Ledger, stream_id: str, epoch: Epoch, *_compared: object) -> tuple[Permit, StreamRow]:
         with ledger.transaction() as transaction:
             row = transaction.lock_stream(stream_id, Lock.UPDATE)
             if row is None or row.epoch != epoch:

@@ -153,7 +153,15 @@ def tasks_do_not_compare() -> Iterator[None]:
     """`commit: Partition`: a task writes its rows whether or not its position could be moved."""
 
     def regardless(
-        ledger: Ledger, permit: Permit, _: Any, partition: Any, offsets: Any, ids: Any, write: Any, fingerprint: Any
+        ledger: Ledger,
+        permit: Permit,
+        _: Any,
+        partition: Any,
+        offsets: Any,
+        ids: Any,
+        write: Any,
+        fingerprint: Any,
+        left_out: Any,
     ) -> int:
         with ledger.transaction(evicting=True) as transaction:
             fence.fence(transaction, permit, Lock.SHARE)

@@ -8,16 +8,15 @@ from dataclasses import replace
 from typing import Any
 from unittest import mock
 
-from greenlet import getcurrent, greenlet
-
 from exactlyonce.ledger import publish, replay
-from exactlyonce.ledger.port import LedgerTransaction, Lock
+from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.replay_rules import Held, Piece, parted
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import Positions
 from exactlyonce_spark import replay as run
 from exactlyonce_spark.log_watch import LogWatch
 from tests.simulation.database import MemoryTransaction
+from tests.simulation.mutations.unlocked import unlocked
 
 
 @contextmanager
@@ -30,27 +29,7 @@ def a_replay_lands_what_it_has_not_claimed() -> Iterator[None]:
 @contextmanager
 def a_replay_looks_without_a_lock() -> Iterator[None]:
     """Two replays look at the same range without the stream's lock, and both find that they may land it."""
-
-    lock_stream, change = MemoryTransaction.lock_stream, replay._change_once
-    changing: set[greenlet] = set()
-
-    def row_of(transaction: MemoryTransaction, stream_id: str, lock: Lock) -> Any:
-        if getcurrent() in changing:
-            return transaction._get(("stream", stream_id))
-        return lock_stream(transaction, stream_id, lock)
-
-    def without_lock(*arguments: Any) -> None:
-        # Not a patch for as long as this takes: two replays would undo theirs in another order, and one would stay.
-        changing.add(getcurrent())
-        try:
-            change(*arguments)
-        finally:
-            changing.discard(getcurrent())
-
-    with (
-        mock.patch.object(MemoryTransaction, "lock_stream", row_of),
-        mock.patch.object(replay, "_change_once", without_lock),
-    ):
+    with unlocked(replay, "_change_once"):
         yield
 
 

@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.two_phase import land_decided
 from exactlyonce_spark import landing_elsewhere, two_phase_finish, two_phase_landing, two_phase_submit
-from exactlyonce_spark.staged_loads import Finished, Outcome
+from exactlyonce_spark.staged_loads import Cancelled, Finished, Outcome
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 from exactlyonce_spark.two_phase_submit import staged_loads_of, submitted_state
 from tests.simulation.staged_store import StoreLoads
@@ -112,6 +112,20 @@ def a_load_that_finished_is_not_counted() -> Iterator[None]:
         return Finished(committable.rows) if isinstance(outcome, Finished) else outcome
 
     with mock.patch.object(StoreLoads, "outcome_of", uncounted):
+        yield
+
+
+@contextmanager
+def a_load_in_part_counts_as_cancelled() -> Iterator[None]:
+    """Staged loads: a load that has finished with some of its rows has come to nothing, and all of them are made again."""
+    outcome_of = StoreLoads.outcome_of
+
+    def cancelled(self: StoreLoads, committable: Committable) -> Outcome:
+        outcome = outcome_of(self, committable)
+        is_part = isinstance(outcome, Finished) and outcome.rows != committable.rows
+        return Cancelled() if is_part else outcome
+
+    with mock.patch.object(StoreLoads, "outcome_of", cancelled):
         yield
 
 

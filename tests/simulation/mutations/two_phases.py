@@ -171,3 +171,10 @@ def a_reset_runs_over_a_decided_batch() -> Iterator[None]:
 
     with mock.patch.object(reset_offsets, "reset_problem", over_it):
         yield
+
+
+@contextmanager
+def rows_are_made_again_of_what_was_left_out() -> Iterator[None]:
+    """Rows that the sink has aborted are made again of all records of their range, also of those the batch landed without."""
+    with mock.patch.object(driver, "left_out_of_decided", lambda *_: ()):
+        yield

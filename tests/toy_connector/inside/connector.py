@@ -21,7 +21,7 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, RecordColumns, YieldedColumn
 from exactlyonce_spark.manifest_landing import recover_manifests
-from exactlyonce_spark.target import ManifestTarget, Prepared
+from exactlyonce_spark.target import ManifestTarget, Prepared, RecordsOfBatch
 
 _VIEW = {"_partition": "partition", "_position": "position", "_timestamp": "timestamp", "_key": "key"}
 
@@ -89,12 +89,14 @@ class ToyTarget(ManifestTarget):
             memory.write(tag, texts)
         return Prepared(tag, len(texts))
 
-    def recover(self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None) -> None:
+    def recover(
+        self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None, records: RecordsOfBatch | None = None
+    ) -> None:
         """Show what earlier drivers landed."""
         for batch, tag in committables.items():
             self.publish(batch, tag)
 
-    def publish(self, batch: BatchNumber, committable: str) -> None:
+    def publish(self, batch: BatchNumber, committable: str, records: RecordsOfBatch | None = None) -> None:
         """Show a batch that has landed."""
         with client_of(self._server) as memory:
             if not memory.show(str(batch), committable):

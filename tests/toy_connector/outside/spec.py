@@ -23,8 +23,10 @@ class ToySource(Model):
 
     stream_rules: ClassVar[tuple[Rule, ...]] = ()
     own_fields: ClassVar[tuple[str, ...]] = ()
+    folder_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "memory"
     positions_count_records: ClassVar[bool] = True
+    positions_can_be_chosen: ClassVar[bool] = True
     tasks_show_ranges: ClassVar[bool] = False
 
     server: Server = Field(description="Where the memory is, as host:port.")

@@ -180,17 +180,17 @@ MAY_STILL_WRITE = RebuildFromSink(
     otherwise(
         "the next batch was planned backwards",
         5, at(40, 30), at(50, 29),
-        "from orders-0@40, orders-1@30 to orders-0@50, orders-1@29, which is no range to read",
+        "from orders-0@40, orders-1@30 to orders-0@50, orders-1@29, which is not a range",
     ),
     otherwise(
         "the next batch lacks a partition of the one before",
         5, at(40, 30), Positions({ONE: 45}),
-        "from orders-0@40, orders-1@30 to orders-1@45, which is no range to read",
+        "from orders-0@40, orders-1@30 to orders-1@45, which is not a range",
     ),
     otherwise(
         "no log holds where the next batch starts",
         5, None, at(50, 45),
-        "from a start that no log holds to orders-0@50, orders-1@45, which is no range to read",
+        "from a start that no log holds to orders-0@50, orders-1@45, which is not a range",
     ),
 )  # fmt: skip
 def test_rebuild_from_sink_leaves_the_checkpoint_when(case: Case) -> None:

@@ -50,7 +50,7 @@ MARK = Fingerprint(59, "digest of 59", 0, 0)
 
 
 def reset(after: Positions, before: Positions = at(40, 30), number: int = 4, *, keep: bool = False) -> AskedReset:  # noqa: B008 - immutable
-    return AskedReset(BatchNumber(number), before, after, keep, "jane", WHEN, "wrong join")
+    return AskedReset(ledger().stream.life, BatchNumber(number), before, after, keep, "jane", WHEN, "wrong join")
 
 
 def requested(wanted: AskedReset, facts: Observation | None = None, **changes: object) -> Observation:
@@ -97,10 +97,14 @@ def test_a_new_generation_begins_at_the_positions_asked_for_and_says_what_it_ski
     ]
 
 
-def test_what_is_skipped_is_recorded_as_lost_with_who_asked() -> None:
-    (row,) = seeded(requested(reset(at(60, 10)), replace(seen(), source_address="brokers"))).given_up
+def test_what_is_skipped_is_recorded_as_lost_with_who_asked_and_which_records_they_are() -> None:
+    facts = requested(reset(at(60, 10)), replace(seen(), source_address="brokers", last_before_reset={ZERO: MARK}))
+    (row,) = seeded(facts).given_up
     words = f"skipped by a reset of the positions. {WORDS}"
-    assert row == FailureRow(BatchNumber(5), ZERO, 40, 60, FailureStatus.LOST, "brokers", words)
+    assert row == FailureRow(
+        BatchNumber(5), ZERO, 40, 60, FailureStatus.LOST, "brokers", words, origin_id="id-1", fingerprint=MARK,
+        life=ledger().stream.life,
+    )  # fmt: skip
 
 
 def test_what_is_skipped_and_kept_is_quarantined_with_what_a_replay_recognises_it_by() -> None:
@@ -165,6 +169,14 @@ def test_a_request_for_another_batch_has_no_effect(number: int) -> None:
     assert isinstance(verdict, Resume)
     words = f"the reset that jane asked for when batch {number} had landed has no effect any more, and batch 4 has landed since"
     assert verdict.evidence[-1].words.startswith(words), "and nobody has to guess why nothing was reset"
+
+
+def test_a_request_that_was_made_of_a_former_life_of_the_stream_has_no_effect() -> None:
+    """The annotation is kept with the resource, and may be applied again with it: the same number may have landed again."""
+    former = replace(reset(at(10, 10)), life="another life")
+    verdict = decide(requested(former)).verdict
+    assert isinstance(verdict, Resume)
+    assert verdict.evidence[-1].words.endswith("has no effect any more, and the stream has started over since")
 
 
 def test_an_empty_annotation_asks_for_nothing() -> None:

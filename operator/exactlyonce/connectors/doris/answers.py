@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from exactlyonce.bounded_json import JsonRefused, parse_json
 from exactlyonce.bounded_text import one_line
-from exactlyonce.connectors.doris.load_failures import LoadFailure, failure_of_backend, failure_of_frontend
+from exactlyonce.connectors.doris.load_failures import LoadFailure, NotNow, failure_of_backend, failure_of_frontend
 
 _MOST_VALUES = 10_000
 _USED = re.compile(r"Label \[([^\]]*)\] has already been used, relate to txn \[([1-9]\d{0,18})\]")
@@ -169,6 +169,25 @@ def data_of(content: bytes) -> Any:
     if "code" not in found:
         raise Unreadable("no code")
     return found.get("data")
+
+
+def why_not_now(content: bytes) -> str | None:
+    """Return why a frontend does not answer at present, where another one may: it is not ready, or knows no master.
+
+    None if it answers, and where the answer cannot be read.
+    """
+    try:
+        found = _document(content)
+    except Denied as problem:
+        said = str(problem)
+    except Unreadable:
+        return None
+    else:
+        if found.get("status") != "FAILED":
+            return None
+        said = str(found.get("msg") or "")[:10_000]
+    failure = failure_of_frontend(said)
+    return failure.message if isinstance(failure, NotNow) else None
 
 
 _ROW_COUNTS = ("NumberLoadedRows", "NumberFilteredRows", "NumberUnselectedRows")

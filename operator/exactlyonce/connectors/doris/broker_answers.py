@@ -32,11 +32,13 @@ _UNKNOWN_TRANSACTION = "TXN_UNKNOWN"
 
 _REFUSED_STATEMENT = re.compile(
     r"access denied|privilege\(s\)|unknown (?:table|database)|table not found|mismatched input|syntax error"
-    r"|no viable alternative|extraneous input|label format error|please retry later|unknown column|invalid property",
+    r"|no viable alternative|extraneous input|label format error|unknown column|invalid property|sequence column",
     re.IGNORECASE,
 )
 """A frontend that is not the master sends a statement there, and answers with an error of its own where it hears nothing,
 though the master may have taken it (MasterOpExecutor.java). So only these words, which come before a job is made, refuse."""
+_TOO_MANY_JOBS = re.compile(r"more than \d+ unfinished load jobs", re.IGNORECASE)
+"""LoadManager.java, createLoadJobFromStmt, by `desired_max_waiting_jobs`, 100 by default: no job is made."""
 _ACCESS_DENIED_CODES = (1044, 1045, 1049, 1142, 1227)
 """fe/fe-core/…/common/ErrorCode.java: ERR_DBACCESS_DENIED_ERROR, ERR_ACCESS_DENIED_ERROR, ERR_BAD_DB_ERROR,
 ERR_TABLEACCESS_DENIED_ERROR, ERR_SPECIFIC_ACCESS_DENIED_ERROR."""
@@ -114,6 +116,11 @@ def job_of(rows: Sequence[Mapping[str, object]], label: str) -> Job:
     if loaded:
         return Loaded(sum(loaded))
     return jobs[-1] if jobs else NoJob.NONE
+
+
+def is_statement_for_later(message: str) -> bool:
+    """Whether an error says that no job was made of a statement because too many others wait."""
+    return _TOO_MANY_JOBS.search(message[:_MOST]) is not None
 
 
 def is_refused_statement(code: int, message: str) -> bool:

@@ -21,6 +21,7 @@ from exactlyonce.schema.model import Duration, Model, SecretRef, within
 
 USER = "user"
 SECRET_KEYS = (USER, "password")
+CERTIFICATE = "ca.crt"
 _PORT = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _NODE = rf"([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]):{_PORT}"
 DEFAULT_BROKER_LOAD_ABOVE = "1Gi"
@@ -51,6 +52,14 @@ class LabelFormat(StrEnum):
 
     DEFAULT = "Default"
     COMPATIBLE = "Compatible"
+
+
+class Tls(StrEnum):
+    """Which servers of Doris are spoken to with TLS."""
+
+    OFF = "Off"
+    FRONTENDS = "Frontends"
+    ALL = "All"
 
 
 def _has_no_doris(it: Any) -> bool:
@@ -103,7 +112,16 @@ class DorisSink(Model):
     database: Name = Field(description="The database.")
     table: Name = Field(description="The table.")
     secret_ref: SecretRef = Field(
-        description=f"The login; the keys read are {' and '.join(SECRET_KEYS)}. It needs LOAD and SELECT on the table."
+        description=f"The login; the keys read are {' and '.join(SECRET_KEYS)}, and {CERTIFICATE} with tls. It needs LOAD and "
+        "SELECT on the table."
+    )
+    tls: Tls = Field(
+        Tls.OFF,
+        description="Off: HTTP. Frontends: HTTPS to frontends, by their https_port (enable_https of Doris, 8050 by default); "
+        "login and rows go to backends unencrypted, since Doris encrypts nothing there. All: TLS to frontends, backends and "
+        "query port (enable_tls of Doris); nothing is sent to a server without it. Certificates are checked, names as well, "
+        f"against the CA in the key {CERTIFICATE} of the secret, or the CAs of the image. If a batch is decided when ports "
+        "change, list a former address behind the new ones until that batch has landed.",
     )
     write: Write = Field(
         Write.APPEND,

@@ -19,11 +19,16 @@ from exactlyonce.schema.places import NO_DOTS, S3_PREFIX, S3_SECRET_KEYS, Endpoi
 READER_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 """The keys read of the login with which Doris reads files; the last one may be missing."""
 
-PROPERTIES = ("exec_mem_limit", "load_to_single_tablet", "send_batch_parallelism")
+OF_A_LOAD = ("exec_mem_limit", "load_to_single_tablet", "send_batch_parallelism")
 """What of `sink.doris.properties` a broker load has, too.
 
 Source: docs/data-operate/import/import-way/broker-load-manual.md of Doris, "Load Properties".
 """
+
+SEQUENCE_COLUMN = "function_column.sequence_col"
+"""A header of stream load, and a clause of a broker load."""
+
+PROPERTIES = ("exec_mem_limit", SEQUENCE_COLUMN, "load_to_single_tablet", "send_batch_parallelism")
 
 _UNITS = {"Mi": 1 << 20, "Gi": 1 << 30}
 # No character that Doris takes for a pattern, and none that an address would need in another form.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from exactlyonce.connectors.files.spec import FileFormat
@@ -50,7 +50,7 @@ def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by
         ColumnsUnfit: naming the column and what to do.
     """
     for name, type_ in columns.items():
-        unfit = next((kind for kind in _kinds(type_) if kind in _UNFIT[given]), None)
+        unfit = next((kind for kind in map(_without_unit, kinds(type_)) if kind in _UNFIT[given]), None)
         if unfit is not None:
             raise ColumnsUnfit(
                 f"The type of column {name} is or contains {unfit}, which {given} files cannot hold; leave it out or convert "
@@ -61,18 +61,28 @@ def require_columns(columns: Mapping[str, Type], given: FileFormat, partition_by
                 f"The type of column {name} is or contains a map whose keys are not texts, which Spark cannot read from "
                 f"{given} files; convert the keys to text in the transform, or choose another sink.files.format."
             )
+    require_names(columns, partition_by, "sink.files.partitionBy")
+
+
+def require_names(columns: Mapping[str, Type], partition_by: Sequence[str], field: str) -> None:
+    """Require that columns have names of their own, whatever the case of letters, and that some of them can name folders.
+
+    `field` is what says in the resource which ones do.
+
+    Raises:
+        ColumnsUnfit: naming the column and what to do.
+    """
     missing = [name for name in partition_by if name not in columns]
     if missing:
         raise ColumnsUnfit(
-            f"sink.files.partitionBy names {', '.join(missing)}, which the query does not yield; it yields "
-            f"{', '.join(columns)}."
+            f"{field} names {', '.join(missing)}, which the query does not yield; it yields {', '.join(columns)}."
         )
     if len(partition_by) >= len(columns):
-        raise ColumnsUnfit("sink.files.partitionBy names every column, so no column would be left for the files.")
+        raise ColumnsUnfit(f"{field} names every column, so no column would be left for the files.")
     nested = [name for name in partition_by if _kind(columns[name]) in (*_NESTED, "binary")]
     if nested:
         raise ColumnsUnfit(
-            f"sink.files.partitionBy names {', '.join(nested)}, whose values cannot be the name of a folder; choose a column "
+            f"{field} names {', '.join(nested)}, whose values cannot be the name of a folder; choose a column "
             "of a simple type."
         )
     lowered = [name.lower() for name in columns]
@@ -100,7 +110,7 @@ def require_positions(columns: Mapping[str, Type], names: Mapping[str, str]) -> 
         if type_ not in _POSITION_TYPES[part] and not (part == "position" and _is_whole_decimal(type_)):
             raise ColumnsUnfit(
                 f"sink.files.includePositions needs the source's own {name}, and the transform changes its type to "
-                f"{_told(type_)}, which does not sort as positions do; select {name} unchanged."
+                f"{told(type_)}, which does not sort as positions do; select {name} unchanged."
             )
 
 
@@ -121,7 +131,7 @@ def require_fit(landed: Mapping[str, Type], columns: Mapping[str, Type], given: 
     added = [name for name in columns if name not in landed]
     other = [name for name in landed if name in columns and landed[name] != columns[name]]
     sentences = [
-        *(f"{name} was {_told(landed[name])} and is {_told(columns[name])}" for name in other),
+        *(f"{name} was {told(landed[name])} and is {told(columns[name])}" for name in other),
         *(f"{name} is gone" for name in gone),
     ]
     if given is FileFormat.CSV:
@@ -170,11 +180,13 @@ def _parts(type_: Type) -> Iterator[Type]:
         yield from _parts(field["type"])
 
 
-def _kinds(type_: Type) -> Iterator[str]:
-    """Yield the kind of a type and of all types within; an interval of any unit is one kind."""
-    for part in _parts(type_):
-        kind = _kind(part)
-        yield "interval" if kind.startswith("interval") else kind
+def kinds(type_: Type) -> Iterator[str]:
+    """Yield the kind of a type and of all types within."""
+    return map(_kind, _parts(type_))
+
+
+def _without_unit(kind: str) -> str:
+    return "interval" if kind.startswith("interval") else kind
 
 
 def _key_types(type_: Type) -> Iterator[Type]:
@@ -184,5 +196,6 @@ def _key_types(type_: Type) -> Iterator[Type]:
             yield part["keyType"]
 
 
-def _told(type_: Type) -> str:
+def told(type_: Type) -> str:
+    """Return a type as a person reads it."""
     return type_ if isinstance(type_, str) else f"another kind of {_kind(type_)}"

@@ -60,6 +60,8 @@ def planned(
             break
         merged = {replaced.by for replaced in manifest.replaced}
         for file in manifest.files:
+            if file.schema is not None:
+                continue  # its columns are others than those of its batch
             if file.path in merged or file.rows is None or 2 * file.size_bytes > target_bytes:
                 continue
             key = (file.path.rpartition("/")[0], manifest.schema)

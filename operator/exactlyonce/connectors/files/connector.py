@@ -15,6 +15,7 @@ from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.parquet import ParquetMerger, spans_in
 from exactlyonce.connectors.files.rebuilt import rebuilt_positions
+from exactlyonce.connectors.files.replayed import replayed_manifests
 from exactlyonce.connectors.files.shown import latest_shown
 from exactlyonce.connectors.files.source_bounds import FolderAddress, FolderFleet
 from exactlyonce.connectors.files.source_spec import FilesSource
@@ -22,7 +23,8 @@ from exactlyonce.connectors.files.spec import FileFormat, FilesSink
 from exactlyonce.connectors.files.standing import standing
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.schema.places import S3_PREFIX
 from exactlyonce.sink.files import LandedFile, Orphan, Rebuilt, SmallFiles, StreamUnknown
 
@@ -105,6 +107,22 @@ def _require_known(ledger: Ledger, stream_id: str) -> None:
         )
 
 
+def _of_one_moment(
+    transaction: LedgerTransaction, stream_id: str
+) -> tuple[Mapping[BatchNumber, str], Mapping[str, str]]:
+    """Return what batches and what replays have made visible, without the stream's lock: who lists files may only read.
+
+    A batch may take over what a replay has landed between two statements. A name never comes back: so as long as all that were
+    there before are there behind, no batch that was read has taken one over.
+    """
+    replayed = transaction.read_replayed(stream_id)
+    while True:
+        committables = transaction.read_committables(stream_id)
+        before, replayed = replayed, transaction.read_replayed(stream_id) if replayed else replayed
+        if before.keys() <= replayed.keys():
+            return committables, before
+
+
 class FilesConnector:
     """A `FileSink`."""
 
@@ -113,11 +131,15 @@ class FilesConnector:
         assert isinstance(spec, FilesSink), "the registry gives each connector its own spec"
         _require_known(ledger, stream_id)
         with ledger.transaction() as transaction:
-            committables = transaction.read_committables(stream_id)
+            committables, replayed = _of_one_moment(transaction, stream_id)
+        found: list[tuple[BatchNumber | None, Manifest]] = [
+            *((batch, Manifest.from_json(batch, text)) for batch, text in committables.items()),
+            *((None, manifest) for manifest in replayed_manifests(replayed)),
+        ]
         return tuple(
             LandedFile(address_of(spec, file.path), batch, file.size_bytes, file.rows, file.spans)
-            for batch, text in committables.items()
-            for file in Manifest.from_json(batch, text).files
+            for batch, manifest in found
+            for file in manifest.files
         )
 
     def folder(self, spec: object, secret: Mapping[str, str]) -> FilesFolder:
@@ -134,7 +156,7 @@ class FolderConnector:
         assert isinstance(spec, FilesSource), "the registry gives each connector its own spec"
         if spec.place_on_s3 is not None:
             names_login(spec.place_on_s3, secret)  # half a login is told before a driver is started
-        return FolderAddress(spec)
+        return FolderAddress(spec, secret)
 
     def fleet(self, key: tuple[tuple[str, str], ...]) -> FolderFleet:
         """Return folders as the monitor asks them."""

@@ -6,6 +6,7 @@ rendered from it and follows it.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
@@ -25,6 +26,7 @@ WRITING = "_exactlyonce/writing"
 """Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
 
 _WRITE = re.compile(r"([0-9]+)-([0-9]+)-([0-9a-f]{16})-([0-9a-f]{16})")
+_OF_A_REPLAY = re.compile(r"replay-([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{16})")
 
 
 class ManifestUnreadable(Refused):
@@ -77,24 +79,70 @@ class Write:
         Its name begins the file's own name, in the folders of the stream's own partitions, or is that of the attempt's folder
         below WRITING.
         """
-        *folders, name = path.split("/")
-        if path.startswith(f"{WRITING}/"):
-            found = _WRITE.fullmatch(path.removeprefix(f"{WRITING}/").split("/")[0])
-        elif len(folders) == len(partition_by) and all(map(str.startswith, folders, (f"{it}=" for it in partition_by))):
-            found = _WRITE.match(name.removeprefix("."))
-            if found is not None and name.removeprefix(".")[found.end() :][:1] != "-":
-                return None
-        else:
-            return None
+        found = _name_at(path, partition_by, _WRITE)
         if found is None:
             return None
         return cls(Author(Epoch(int(found[1])), found[3]), BatchNumber(int(found[2])), found[4])
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayWrite:
+    """One attempt of a replay to write the rows of a chunk. Its name has neither epoch nor batch: it is no driver's.
+
+    `replay` is of the token under which the ranges are claimed. Once none is claimed by it, nothing of it can land any more.
+    `batch` is the one of which the ranges are, for messages; it is not in the name.
+    """
+
+    life: str
+    replay: str
+    random: str
+    batch: BatchNumber
+
+    @classmethod
+    def draw(cls, life: str, token: str, batch: BatchNumber) -> ReplayWrite:
+        """Return a new attempt of the replay with this token."""
+        return cls(life, digest_of(token), secrets.token_hex(8), batch)
+
+    @property
+    def name(self) -> str:
+        """The name, such as replay-fedcba9876543210-0011223344556677-0123456789abcdef."""
+        return f"replay-{self.life}-{self.replay}-{self.random}"
+
+    @classmethod
+    def of_path(cls, path: str, partition_by: Sequence[str]) -> ReplayWrite | None:
+        """Return the attempt that made the file at a path, as `Write.of_path`; of which batch its ranges are is unknown: 0."""
+        found = _name_at(path, partition_by, _OF_A_REPLAY)
+        return None if found is None else cls(found[1], found[2], found[3], BatchNumber(0))
+
+
+def digest_of(token: str) -> str:
+    """Return what names of files have of a replay's token."""
+    return hashlib.sha256(token.encode()).hexdigest()[:16]
+
+
+def _name_at(path: str, partition_by: Sequence[str], pattern: re.Pattern[str]) -> re.Match[str] | None:
+    *folders, name = path.split("/")
+    if path.startswith(f"{WRITING}/"):
+        return pattern.fullmatch(path.removeprefix(f"{WRITING}/").split("/")[0])
+    if len(folders) != len(partition_by) or not all(map(str.startswith, folders, (f"{it}=" for it in partition_by))):
+        return None
+    name = name.removeprefix(".")
+    found = pattern.match(name)
+    return found if found is not None and name[found.end() :][:1] == "-" else None
+
+
 def life_of(path: str) -> str | None:
     """Return the life of the stream in which an attempt made the file at a path or a URI; None for a file without its name."""
-    found = _WRITE.match(path.rpartition("/")[2])
-    return None if found is None else found[3]
+    name = path.rpartition("/")[2]
+    if (found := _WRITE.match(name)) is not None:
+        return found[3]
+    found = _OF_A_REPLAY.match(name)
+    return None if found is None else found[1]
+
+
+def is_of_replay(path: str) -> bool:
+    """Whether a replay wrote the file at a path."""
+    return _OF_A_REPLAY.match(path.rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +150,7 @@ class DataFile:
     """One data file: its path relative to the sink's path, and what it holds.
 
     `rows` is None where the format does not say it. `spans` are known where the rows carry positions and the file's own
-    statistics give them.
+    statistics give them. `schema` is the digest of its columns where they are others than those of its batch.
     """
 
     path: str
@@ -110,6 +158,7 @@ class DataFile:
     modified_milliseconds: int
     rows: int | None = None
     spans: tuple[PositionSpan, ...] = ()
+    schema: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +235,8 @@ def _file_document(file: DataFile) -> dict[str, Any]:
     }
     if file.spans:
         document["spans"] = [[span.origin, span.partition, span.first, span.last] for span in file.spans]
+    if file.schema is not None:
+        document["schema"] = file.schema
     return document
 
 
@@ -204,7 +255,8 @@ def _file_from(document: Any) -> DataFile:
     path = _path(_text(document, "path"))
     rows = None if _value(document, "rows") is None else _whole(document, "rows")
     spans = tuple(_span_from(span) for span in (_list(document, "spans") if "spans" in document else ()))
-    return DataFile(path, _whole(document, "size"), _whole(document, "modified"), rows, spans)
+    schema = _text(document, "schema") if "schema" in document else None
+    return DataFile(path, _whole(document, "size"), _whole(document, "modified"), rows, spans, schema)
 
 
 def _span_from(found: Any) -> PositionSpan:

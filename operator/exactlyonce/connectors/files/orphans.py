@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exactlyonce.checkpoint.store import OutputStore
-from exactlyonce.connectors.files.manifest import Author, Write
+from exactlyonce.connectors.files.manifest import Author, ReplayWrite, Write
 from exactlyonce.connectors.files.spark_log import FOLDER, address_of, batch_of
 from exactlyonce.connectors.files.spec import ManifestKind
 from exactlyonce.connectors.files.standing import Standing, standing
@@ -31,25 +31,34 @@ def orphans(
     author: Author,
     landed: BatchNumber | None,
     merging: Collection[str] = (),
+    replaying: Collection[str] = (),
 ) -> tuple[Orphan, ...]:
     """Return what can be removed of the files below the sink's path.
 
-    `author`, `landed`, the paths that are `kept` and the names of attempts to merge files are what one transaction read; it
-    does not matter whether the files were listed before or after. Performs no I/O.
+    `author`, `landed`, the paths that are `kept`, the attempts to merge files and the replays that hold ranges are what one
+    transaction read, after the files were listed. Performs no I/O.
 
     A file of an earlier epoch cannot land any more, since its driver is fenced, and neither can one of a batch that has
     landed. What the driver of this epoch writes for a later batch is left alone, however old it is. So is what carries no
     name of an attempt, what is not where this stream's partitions are, what is in the folder of another stream, and what was
     written in a former life of this one, when it may have counted.
+
+    A replay writes files while it holds ranges, and the landing of a chunk requires that it does. So a file of one that holds
+    none any more, whose file was there before the ledger was read, cannot land.
     """
     named = {name for path in kept for name in (path, _checksum_of(path))}
     others = {path.removesuffix(MARKER) for path in listed if path.endswith(f"/{MARKER}")}
     found = []
     for path, size in sorted(listed.items()):
-        write = Write.of_path(path, partition_by)
-        if write is None or path in named or write.name in merging:
+        if path in named or _is_below(path, others):
             continue
-        if write.author.life != author.life or _is_below(path, others):
+        replay = ReplayWrite.of_path(path, partition_by)
+        if replay is not None and replay.life == author.life and replay.replay not in replaying:
+            found.append(Orphan(path, size))
+        write = Write.of_path(path, partition_by)
+        if write is None or write.name in merging:
+            continue
+        if write.author.life != author.life:
             continue
         is_settled = landed is not None and write.batch <= landed
         if write.author.epoch < author.epoch or (write.author.epoch == author.epoch and is_settled):
@@ -93,12 +102,13 @@ def find_orphans(
         listed,
         found.tenant.partition_by,
         {
-            *(file.path for manifest in manifests for file in manifest.files),
+            *(file.path for manifest in (*manifests, *found.replayed) for file in manifest.files),
             *still_read(found, store.location, clock() - REPLACED_KEPT_SECONDS),
         },
         Author.of(found.stream),
         found.stream.landed_batch,
         {manifest.merging for manifest in manifests if manifest.merging is not None},
+        found.replaying,
     )
 
 

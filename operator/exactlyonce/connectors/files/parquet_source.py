@@ -93,7 +93,8 @@ def require_alike(first: Source, other: Source) -> None:
     if difference is not None:
         raise MergeUnfit(
             f"{first.address} and {other.address} cannot become one, since {difference}. These and the files between them stay "
-            "as they are, and readers count them as before; start the stream over at another path if they have to be merged."
+            "as they are, and readers count them as before; start a stream with another streamId and another path if they have "
+            "to be merged."
         )
 
 

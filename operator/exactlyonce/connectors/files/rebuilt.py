@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from exactlyonce.bounded_text import some_of
 from exactlyonce.checkpoint.store import FileMissing, OutputStore
-from exactlyonce.connectors.files.manifest import WRITING, Write
+from exactlyonce.connectors.files.manifest import WRITING, ReplayWrite, Write
 from exactlyonce.connectors.files.shown import latest_shown, read_shown
 from exactlyonce.connectors.files.spark_log import address_of
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
@@ -79,16 +79,23 @@ def counted_files(
     written = {
         path: write
         for path in listed
-        if not path.startswith(f"{WRITING}/")
-        and (write := Write.of_path(path, partition_by)) is not None
-        and not path.rpartition("/")[2].startswith(".")
+        if _is_in_place(path) and (write := Write.of_path(path, partition_by)) is not None
     }
-    foreign = sorted(uri for uri in shown if addresses[uri] not in written)
+    # The rows of a replay lie before the positions, so they tell nothing of where the stream stood.
+    replayed = {path for path in listed if ReplayWrite.of_path(path, partition_by) is not None and _is_in_place(path)}
+    foreign = sorted(uri for uri in shown if addresses[uri] not in written and addresses[uri] not in replayed)
     if foreign:
         raise PositionsUnclear(
             f"{some_of(foreign)}, which readers are shown, was not written by a stream, so it tells no positions."
         )
-    counted = {addresses[uri]: written[addresses[uri]] for uri in shown}
+    unshown = sorted(path for path in replayed if address_of(path, location) not in shown)
+    if unshown:
+        raise PositionsUnclear(
+            f"{some_of([f'{location}/{path}' for path in unshown])} were written by a replay, and were not shown to readers "
+            "before the ledger was lost: whether they had landed cannot be known. Move them out of the folder, and keep them: "
+            "their records lie before the stream's positions and are not read again, so a person has to decide about them."
+        )
+    counted = {addresses[uri]: written[addresses[uri]] for uri in shown if addresses[uri] in written}
     doubtful = sorted(
         path for path, write in written.items() if path not in counted and (latest is None or write.batch > latest)
     )
@@ -99,6 +106,10 @@ def counted_files(
             "readers of the folder see them once."
         )
     return counted
+
+
+def _is_in_place(path: str) -> bool:
+    return not path.startswith(f"{WRITING}/") and not path.rpartition("/")[2].startswith(".")
 
 
 def last_positions(files: Iterable[tuple[BatchNumber, str, Sequence[PositionSpan]]]) -> tuple[Rebuilt, ...]:

@@ -1,17 +1,19 @@
-"""A folder as a source outside of Spark: nobody but the driver and its tasks opens it, so nothing here performs I/O.
+"""A folder as a source outside of Spark: nobody but the driver and its tasks reads it, so nothing here performs I/O.
 
 A position says by itself which files it stands for, and every read of a file proves that it is the one that was planned
-(`source_folder.py`). So there is nothing that a look from outside could add: the operator may not even be on a machine that has
-the folder.
+(`source_folder.py`). So there is nothing that a look from outside could add to a decision: the operator may not even be on a
+machine that has the folder. How many files wait is counted beside that, where the operator can (`source_counter.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from exactlyonce.checkpoint.store import ErasableStore
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
+from exactlyonce.connectors.files.source_counter import FolderCounter
 from exactlyonce.connectors.files.source_position import NOTHING_READ
 from exactlyonce.connectors.files.source_spec import KEY, FilesSource
 from exactlyonce.connectors.specs import SourceSpec
@@ -125,9 +127,10 @@ class FolderFleet:
 
 @dataclass(frozen=True)
 class FolderAddress:
-    """Where a folder is: a `SourceAddress`."""
+    """Where a folder is: a `SourceAddress`, and a `CountsFiles`. `secret` is what its `secretRef` names, if anything."""
 
     spec: FilesSource
+    secret: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
@@ -165,6 +168,10 @@ class FolderAddress:
     def open(self, client: Any = None) -> FolderBounds:
         """Return the folder."""
         return FolderBounds(self.spec)
+
+    def counter(self, checkpoints: ErasableStore) -> FolderCounter:
+        """Return what counts its files, which are read by the login of the stream's own secret alone."""
+        return FolderCounter(self.spec, self.secret, checkpoints)
 
 
 def _epochs(partitions: list[Partition]) -> LeaderEpochs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -14,6 +15,7 @@ from exactlyonce.connectors.files.source_lines import (
     FileUnreadable,
     Line,
     NameFilter,
+    NameUnreadable,
     changed,
     is_hidden,
     lines_of,
@@ -45,10 +47,10 @@ class LocalFolder:
         Raises:
             OriginMissing: if there is no such folder.
             SourceRefused, SourceUnreachable: if it cannot be listed.
-            FileUnreadable: if a name is not UTF-8.
+            NameUnreadable: if a name is not UTF-8.
         """
         try:
-            return tuple(self._below(self._root))
+            return tuple(self._below(str(self._root)))
         except (FileNotFoundError, NotADirectoryError) as problem:
             raise OriginMissing(
                 f"There is no folder {self.location}; create it, or correct the path of the source."
@@ -62,19 +64,23 @@ class LocalFolder:
                 f"{self.location} could not be listed ({problem.strerror or problem})."
             ) from problem
 
-    def lines(self, file: SourceFile) -> Iterator[Line]:
-        """Yield the lines of a file, and require before and after that it is the one that was listed; see `lines_of`.
+    @contextmanager
+    def opened(self, file: SourceFile) -> Iterator[BinaryIO]:
+        """Open a file, and require before and after what is done with it that it is the one that was listed.
 
         Raises:
             FileVanished, FileChanged: if it is not.
-            FileUnreadable: if it is not gzip, or a line is too long.
             SourceRefused, SourceUnreachable: if it cannot be read.
         """
-        named = f"{self.location.rstrip('/')}/{file.path}"
+        named = self.named(file)
         try:
             with (self._root / file.path).open("rb") as opened:
                 self._require_same(file, opened)
-                yield from lines_of(named, file.name, opened)
+                try:
+                    yield opened
+                except FileUnreadable:
+                    self._require_same(file, opened)  # what is half written is no damage
+                    raise
                 self._require_same(file, opened)
         except (FileNotFoundError, NotADirectoryError) as problem:
             raise vanished(named) from problem
@@ -82,6 +88,20 @@ class LocalFolder:
             raise SourceRefused(f"{named} may not be read; let the user of the tasks read it.") from problem
         except OSError as problem:
             raise SourceUnreachable(f"{named} could not be read ({problem.strerror or problem}).") from problem
+
+    def named(self, file: SourceFile) -> str:
+        """Return what a file is called in sentences."""
+        return f"{self.location.rstrip('/')}/{file.path}"
+
+    def lines(self, file: SourceFile) -> Iterator[Line]:
+        """Yield the lines of a file that is still the one that was listed; see `lines_of`.
+
+        Raises:
+            FileVanished, FileChanged, SourceRefused, SourceUnreachable: as `opened`.
+            FileUnreadable: if it is not gzip, or a line is too long.
+        """
+        with self.opened(file) as opened:
+            yield from lines_of(self.named(file), file.name, opened)
 
     def remove(self, files: Iterable[SourceFile]) -> None:
         """Remove files that are still as they were listed; one that is not, or is gone, is left.
@@ -109,29 +129,32 @@ class LocalFolder:
                 if _is_still(file, path):
                     _move(path, target)
 
-    def _below(self, folder: Path) -> Iterator[SourceFile]:
+    def _below(self, folder: str, above: str = "") -> Iterator[SourceFile]:
+        """Yield what is in a folder; `above` is its path from the source's folder on, with a slash at its end.
+
+        Paths are put together as texts: a million objects of `Path` take longer than the file system.
+        """
         with os.scandir(folder) as entries:
             for entry in entries:
                 if is_hidden(entry.name):
                     continue
                 try:
                     if self._names.recursive and entry.is_dir(follow_symlinks=False):
-                        yield from self._below(Path(entry.path))
+                        yield from self._below(entry.path, f"{above}{entry.name}/")
                         continue
                     found = entry.stat()
                 except FileNotFoundError:
                     continue  # it went away after the folder was read
-                path = self._relative(entry.path)
+                path = self._readable(above + entry.name)
                 if stat.S_ISREG(found.st_mode) and self._names.fits(path):
                     yield _source_file(path, found)
 
-    def _relative(self, path: str) -> str:
-        found = Path(path).relative_to(self._root).as_posix()
+    def _readable(self, found: str) -> str:
         try:
             found.encode()
         except UnicodeEncodeError as problem:
             shown = found.encode(errors="replace").decode()
-            raise FileUnreadable(
+            raise NameUnreadable(
                 f"{self.location} has a file whose name is not UTF-8 ({shown}); rename it."
             ) from problem
         return found
@@ -170,12 +193,23 @@ def _telling(path: Path) -> Iterator[None]:
     try:
         yield
     except PermissionError as problem:
+        if problem.errno == errno.EPERM:
+            raise SourceRefused(
+                f"{path} has landed and could not be taken away ({problem.strerror}): either it belongs to another user and "
+                "the system protects hard links (fs.protected_hardlinks) or the folder (its sticky bit), or the file system "
+                "has no hard links. Let the user of the driver own the files or write to them, or set cleanSource: Delete or "
+                "Off."
+            ) from problem
         raise SourceRefused(
             f"{path} has landed and may not be taken away ({problem.filename}); let the user of the driver write to both "
             "folders, or set cleanSource: Off."
         ) from problem
     except OSError as problem:
+        if problem.errno == errno.EXDEV:
+            raise SourceRefused(
+                f"{path} has landed and could not be moved, since archivePath is on another volume; name a folder on the "
+                "volume of path."
+            ) from problem
         raise SourceUnreachable(
-            f"{path} has landed and could not be taken away ({problem.strerror or problem}); archivePath has to be on the "
-            "volume of path."
+            f"{path} has landed and could not be taken away ({problem.strerror or problem})."
         ) from problem

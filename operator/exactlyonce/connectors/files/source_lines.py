@@ -10,25 +10,30 @@ from fnmatch import fnmatchcase
 from typing import BinaryIO, NamedTuple, cast
 
 from exactlyonce.connectors.files.source_plan import FileChanged
-from exactlyonce.errors import Refused
+from exactlyonce.errors import ExactlyOnceError, Refused
 
 MOST_LINE_BYTES = 64 * 1024 * 1024
 """No line is longer: a task holds one several times over."""
 
 _GZIP = ".gz"
 
-_PLAN_AGAIN = (
+PLAN_AGAIN = (
     "Nothing of its batch has landed: put the file back as it was, or change maxFilesPerTrigger of the source, and the batch "
     "is planned again with the files as they are."
 )
+"""The ways out for a file that is not what its batch was planned with."""
 
 
 class FileVanished(Refused):
     """A file that a batch was planned with is gone."""
 
 
-class FileUnreadable(Refused):
-    """A file has a name, a compression or a line that cannot be read."""
+class NameUnreadable(Refused):
+    """A file has a name that is not UTF-8."""
+
+
+class FileUnreadable(ExactlyOnceError):
+    """What is in a file cannot be read: its batch fails, and counts as failed, so that it can be put into quarantine."""
 
 
 class Line(NamedTuple):
@@ -77,23 +82,23 @@ def lines_of(named: str, name: str, opened: BinaryIO) -> Iterator[Line]:
             if len(line) > MOST_LINE_BYTES:
                 raise FileUnreadable(
                     f"Line {number} of {named} has more than {MOST_LINE_BYTES} bytes; it is not a file of lines. Leave it out "
-                    f"by fileNames. {_PLAN_AGAIN}"
+                    f"by fileNames. {PLAN_AGAIN}"
                 )
             yield Line(number, line.removesuffix(b"\n").removesuffix(b"\r"))
     except (gzip.BadGzipFile, EOFError, zlib.error) as problem:
         raise FileUnreadable(
-            f"{named} is not a whole gzip file ({problem}); replace it by a whole one of another name. {_PLAN_AGAIN}"
+            f"{named} is not a whole gzip file ({problem}); replace it by a whole one of another name. {PLAN_AGAIN}"
         ) from problem
 
 
 def vanished(named: str) -> FileVanished:
     """Return the error for a file that was planned into a batch and is gone."""
     return FileVanished(
-        f"{named} was planned into a batch and is gone. {_PLAN_AGAIN} If the file stays away, the next driver names the list "
+        f"{named} was planned into a batch and is gone. {PLAN_AGAIN} If the file stays away, the next driver names the list "
         "to remove, so that nobody misses its records unseen."
     )
 
 
 def changed(told: str) -> FileChanged:
     """Return the error for a file that is no longer the one that was planned; `told` names it and how it differs."""
-    return FileChanged(f"{told} was written to after it had been planned into a batch. {_PLAN_AGAIN}")
+    return FileChanged(f"{told} was written to after it had been planned into a batch. {PLAN_AGAIN}")

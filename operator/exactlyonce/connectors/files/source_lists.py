@@ -26,7 +26,7 @@ from exactlyonce.connectors.files.source_position import (
     read_from,
     to_text,
 )
-from exactlyonce.errors import StoreUnreachable
+from exactlyonce.errors import Refused
 
 COMPACT_EACH = 10
 """spark.sql.streaming.fileSource.log.compactInterval has the same default."""
@@ -57,6 +57,10 @@ class ListStore(Protocol):
     def delete(self, paths: Sequence[str]) -> None:
         """Delete these files."""
         ...
+
+
+class ListUnfit(Refused):
+    """Where a list of files that were read belongs is something else: waiting mends nothing, so the stream halts."""
 
 
 class MalformedList(ValueError):
@@ -132,7 +136,8 @@ class FileLists:
         """Return all files up to a position; None where no lists say which they are.
 
         Raises:
-            StoreUnreachable: if the storage does not answer, or holds something else where a list belongs.
+            StoreUnreachable: if the storage does not answer.
+            ListUnfit: if it holds something else where a list belongs.
         """
         names = [entry.name for entry in self._store.list(self._folder)]
         found: list[FileList] = []
@@ -144,7 +149,7 @@ class FileLists:
         """Return the files of each list that goes further than a position, by the list's place: they were planned at least.
 
         Raises:
-            StoreUnreachable: as `known`.
+            StoreUnreachable, ListUnfit: as `known`.
         """
         names = [entry.name for entry in self._store.list(self._folder) if not entry.name.startswith(".")]
         further = [name for name in names if name >= name_of(NOTHING_READ, (count_of(position) + 1) << DIGEST_BITS)]
@@ -155,7 +160,7 @@ class FileLists:
         """Return the files between two positions, also where only a list that goes further still holds them.
 
         Raises:
-            StoreUnreachable: as `known`.
+            StoreUnreachable, ListUnfit: as `known`.
         """
         known = self.known(end)
         if known is not None:
@@ -172,7 +177,7 @@ class FileLists:
         """Write down all files up to a position, of which the lists are gone.
 
         Raises:
-            StoreUnreachable: as `known`.
+            StoreUnreachable, ListUnfit: as `known`.
         """
         end = after(NOTHING_READ, files)
         self._create(FileList(NOTHING_READ, end, files))
@@ -182,7 +187,7 @@ class FileLists:
         """Write the list of the files that follow on `start`, which is the end of what is known; return what is known then.
 
         Raises:
-            StoreUnreachable: as `known`.
+            StoreUnreachable, ListUnfit: as `known`.
         """
         added = tuple(files)
         end = after(start, added)
@@ -200,8 +205,8 @@ class FileLists:
         prefix = name_of(NOTHING_READ, end).rpartition("-")[0]
         for name in sorted(name for name in names if name.startswith(f"{prefix}-")):
             listed = self._read(name)
-            if listed is None or listed.end != end:
-                continue
+            if listed is None or listed.end != end or listed.start == end:
+                continue  # no driver writes one without files, which would lead to itself
             found.insert(0, listed)
             if listed.start == NOTHING_READ or self._lead(listed.start, names, found):
                 return True
@@ -214,8 +219,9 @@ class FileLists:
         except FileMissing:
             return None  # another driver has removed it, behind a compact one
         except MalformedList as problem:
-            raise StoreUnreachable(
-                f"{self.location}/{name} is not a list of files that were read ({problem}); restore it, or remove it."
+            raise ListUnfit(
+                f"{self.location}/{name} is not a list of files that were read ({problem}). Restore it from a copy; or remove "
+                "it, and the files in the folder themselves have to prove what was read."
             ) from problem
 
     def _create(self, wanted: FileList) -> None:
@@ -223,8 +229,9 @@ class FileLists:
         name = name_of(wanted.start, wanted.end)
         outcome = self._store.create(f"{self._folder}/{name}", content)
         if isinstance(outcome, AlreadyExists) and outcome.content != content:
-            raise StoreUnreachable(
-                f"{self.location}/{name} exists with other content; it was not touched. Restore it, or remove it."
+            raise ListUnfit(
+                f"{self.location}/{name} exists with other content than the files that were planned; it was not touched. "
+                "Restore it from a copy, or remove it."
             )
 
     def _remove_before(self, base: int) -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
 
+from exactlyonce.checkpoint.s3_archive import Copied, copies
 from exactlyonce.checkpoint.s3_versions import ObjectVersion, OtherVersion, S3Versions
 from exactlyonce.checkpoint.store import FileMissing
 from exactlyonce.connectors.files.source_lines import Line, NameFilter, changed, lines_of, vanished
 from exactlyonce.connectors.files.source_position import SourceFile
 from exactlyonce.errors import SourceRefused, SourceUnreachable, StoreForbidden, StoreUnreachable
+
+log = logging.getLogger("exactlyonce.files")
+
+_STAYS = {
+    Copied.TAKEN: "%s has landed and stays where it is: there is another object of its name in %s.",
+    Copied.TOO_LARGE: "%s has landed and stays where it is: it is too large for one copy into %s.",
+}
 
 
 class S3Folder:
@@ -37,18 +48,37 @@ class S3Folder:
         except StoreUnreachable as problem:
             raise SourceUnreachable(str(problem)) from problem
 
+    def named(self, file: SourceFile) -> str:
+        """Return what an object is called in sentences."""
+        return f"{self.location}/{file.path}"
+
+    @contextmanager
+    def opened(self, file: SourceFile) -> Iterator[BinaryIO]:
+        """Open an object in which a reader may seek; each part that is read is of the one that was listed.
+
+        Raises:
+            FileVanished, FileChanged: if it is another one by now.
+            SourceRefused, SourceUnreachable: if it cannot be read.
+        """
+        with self._telling(file):
+            yield self._store.seekable(file.path, file.version, file.size_bytes)
+
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """Yield the lines of an object that is still the one that was listed; see `source_lines.lines_of`.
 
         Raises:
-            FileVanished, FileChanged: if it is not.
+            FileVanished, FileChanged, SourceRefused, SourceUnreachable: as `opened`.
             FileUnreadable: if it is not gzip, or a line is too long.
-            SourceRefused, SourceUnreachable: if it cannot be read.
         """
-        named = f"{self.location}/{file.path}"
+        with self._telling(file), self._store.reading(file.path, file.version) as opened:
+            yield from lines_of(self.named(file), file.name, opened)
+
+    @contextmanager
+    def _telling(self, file: SourceFile) -> Iterator[None]:
+        """Tell of the source what goes wrong with an object that is read."""
+        named = self.named(file)
         try:
-            with self._store.reading(file.path, file.version) as opened:
-                yield from lines_of(named, file.name, opened)
+            yield
         except FileMissing as problem:
             raise vanished(named) from problem
         except OtherVersion as problem:
@@ -59,21 +89,42 @@ class S3Folder:
             raise SourceUnreachable(str(problem)) from problem
 
     def remove(self, files: Iterable[SourceFile]) -> None:
-        """Remove objects, 1,000 with each request.
+        """Remove objects that are still as they were listed, 1,000 with each request; a service may ignore that condition.
 
         Raises:
             SourceRefused, SourceUnreachable: if they cannot be removed.
         """
-        try:
-            self._store.delete([file.path for file in files])
-        except StoreForbidden as problem:
-            raise SourceRefused(f"{problem} Allow it, or set cleanSource: Off.") from problem
-        except StoreUnreachable as problem:
-            raise SourceUnreachable(str(problem)) from problem
+        with _taking_away():
+            self._store.delete_listed([(file.path, file.version) for file in files])
 
     def archive(self, files: Iterable[SourceFile], into: str) -> None:
-        """Do nothing: a rule of the resource refuses it."""
-        raise AssertionError("a folder on S3 has no archive")
+        """Copy objects that are still as they were listed to the same paths below another folder, and then remove them.
+
+        One that is there already is never replaced: then the object is left where it is, as is one that S3 does not copy.
+
+        Raises:
+            SourceRefused, SourceUnreachable: if one cannot be copied or removed.
+        """
+        listed = {file.path: file for file in files}
+        with _taking_away():
+            target = self._store.beside(into)
+            found = copies(self._store, target, [(it.path, it.version, it.size_bytes) for it in listed.values()])
+            for path, outcome in found:
+                if outcome in _STAYS:
+                    log.warning(_STAYS[outcome], self.named(listed[path]), into)
+            there = [listed[path] for path, outcome in found if outcome is Copied.THERE]
+            self._store.delete_listed([(file.path, file.version) for file in there])
+
+
+@contextmanager
+def _taking_away() -> Iterator[None]:
+    """Tell of the source what goes wrong with objects that are to go."""
+    try:
+        yield
+    except StoreForbidden as problem:
+        raise SourceRefused(f"{problem} Allow it, or set cleanSource: Off.") from problem
+    except StoreUnreachable as problem:
+        raise SourceUnreachable(str(problem)) from problem
 
 
 def _source_file(found: ObjectVersion) -> SourceFile:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from exactlyonce.connectors.files.source_position import SourceFile
+from exactlyonce.connectors.files.source_position import LEFT_OUT, SourceFile
 from exactlyonce.errors import Refused
 
 _SHOWN = 5
@@ -24,6 +24,33 @@ class FileLimit:
     records: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What of a folder has not landed: how many files, their bytes as they are stored, when the oldest was last written to."""
+
+    files: int
+    size_bytes: int
+    oldest_milliseconds: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a planner tells of its folder: what has not landed, and what of it is left once the planned batch has landed.
+
+    `until` is where that batch ends; both are None where none is planned yet.
+    """
+
+    waiting: Waiting
+    left: Waiting | None = None
+    until: int | None = None
+
+
+def waiting(files: Collection[SourceFile]) -> Waiting:
+    """Return what files that have not landed come to."""
+    oldest = min((file.modified_milliseconds for file in files), default=None)
+    return Waiting(len(files), sum(file.size_bytes for file in files), oldest)
+
+
 def unread(folder: str, listed: Iterable[SourceFile], read: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
     """Return the files that have not been read, the oldest first. Files that have been read may have gone since.
 
@@ -36,7 +63,7 @@ def unread(folder: str, listed: Iterable[SourceFile], read: Mapping[str, SourceF
         known = read.get(file.path)
         if known is None:
             found.append(file)
-        elif known != file:
+        elif not file.is_still(known):
             changed.append(difference(known, file))
     if changed:
         raise FileChanged(
@@ -44,6 +71,12 @@ def unread(folder: str, listed: Iterable[SourceFile], read: Mapping[str, SourceF
             "into files of other names, and remove these: a file that has landed may go."
         )
     return tuple(sorted(found, key=lambda file: file.order))
+
+
+def left_out_before(files: Iterable[SourceFile], milliseconds: int) -> tuple[SourceFile, ...]:
+    """Return the files that were last written to before a moment, as they are written down to be left out."""
+    older = sorted((file for file in files if file.modified_milliseconds < milliseconds), key=lambda file: file.order)
+    return tuple(SourceFile(file.path, file.size_bytes, file.modified_milliseconds, LEFT_OUT) for file in older)
 
 
 def settled(files: Iterable[SourceFile], until_milliseconds: float) -> tuple[SourceFile, ...]:
@@ -77,6 +110,8 @@ def late(files: Iterable[SourceFile], newest_read_milliseconds: int) -> tuple[So
 
 def difference(known: SourceFile, found: SourceFile) -> str:
     """Return how a file differs from what it was, in words."""
+    if known.is_left_out:
+        return f"{known.path} (left out at the start, and written to since)"
     if known.size_bytes != found.size_bytes:
         return f"{known.path} ({found.size_bytes} bytes, was {known.size_bytes})"
     return f"{known.path} (of {found.size_bytes} bytes as before, but written to since)"

@@ -28,6 +28,9 @@ MOST_FILES = (1 << 63) - 1
 NOTHING_READ = 0
 """The position in front of the first file."""
 
+LEFT_OUT = "left out"
+"""The version of a file that a position counts and that the stream never reads: no storage has such a one."""
+
 _TEXT = re.compile(rf"0|[1-9][0-9]{{0,18}}:[0-9a-f]{{{_DIGEST_DIGITS}}}")
 
 
@@ -59,6 +62,17 @@ class SourceFile:
     def order(self) -> tuple[int, str]:
         """What files are read by: the oldest first, and of equal ones by their paths."""
         return self.modified_milliseconds, self.path
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether it is counted and never read."""
+        return self.version == LEFT_OUT
+
+    def is_still(self, known: SourceFile) -> bool:
+        """Whether it is what is known of it: of a file that was left out, the time alone is."""
+        if known.is_left_out:
+            return self.modified_milliseconds == known.modified_milliseconds
+        return self == known
 
     @property
     def name(self) -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from exactlyonce.connectors.files.source_position import count_of, shown
+from exactlyonce.connectors.files.source_rules import STREAM_RULES, apart_cel, are_apart, plain_cel
+from exactlyonce.connectors.files.source_start import FolderStart, SourcePath
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule, matches
 from exactlyonce.schema.model import Duration, Flag, Model, SecretRef, Whole, within
 from exactlyonce.schema.places import (
-    NO_DOTS,
-    S3_LOCATION,
     S3_PREFIX,
     S3_SECRET_KEYS,
     PathStyle,
@@ -38,16 +38,6 @@ DEFAULT_BATCH_FILES = 1000
 DEFAULT_BATCH_BYTES = 1024 * 1024 * 1024
 """The most bytes of a batch where the resource sets no limit."""
 
-SourcePath = Annotated[
-    str,
-    Field(min_length=1, max_length=1024),
-    matches(
-        f"{S3_LOCATION}|(file://)?(/[A-Za-z0-9!_.*()=@+, -]+)+",
-        "write s3a://bucket/folder, an absolute path, or file:///path, without a slash at its end; letters, digits and "
-        "!_.*()=@+,- are allowed, and spaces outside of S3",
-    ),
-    NO_DOTS,
-]
 FileNames = Annotated[
     str,
     Field(min_length=1, max_length=200),
@@ -68,84 +58,23 @@ class CleanSource(StrEnum):
     DELETE = "Delete"
 
 
-def _deletes_no_keys(spec: Any) -> bool:
-    return spec.source.files is None or spec.source.format.on_tombstone.value != "Delete"
-
-
-def _reads_no_rows_of_its_own(spec: Any) -> bool:
-    source, sink = spec.source.files, spec.sink.files
-    return source is None or sink is None or _are_apart(source.path, sink.path)
-
-
-def _reads_no_checkpoint(spec: Any) -> bool:
-    source = spec.source.files
-    return source is None or _are_apart(source.path, spec.checkpoint.location)
-
-
-def _keeps_what_is_replayed(spec: Any) -> bool:
-    source = spec.source.files
-    return source is None or source.clean_source is CleanSource.OFF or spec.recovery.on_poison_batch != "Quarantine"
-
-
-def _are_apart(folder: str, other: str) -> bool:
-    found, others = f"{plain_path(folder)}/", f"{plain_path(other)}/"
-    return not found.startswith(others) and not others.startswith(found)
-
-
-def _plain_cel(location: str) -> str:
-    return f"({location}.replace('file://', '') + '/')"
-
-
-def _apart_cel(folder: str, other: str) -> str:
-    return f"(!{folder}.startsWith({other}) && !{other}.startsWith({folder}))"
-
-
-_PATH, _SINK_PATH = _plain_cel("self.source.files.path"), _plain_cel("self.sink.files.path")
-_CHECKPOINT = _plain_cel(
-    "(has(self.checkpoint.s3) ? self.checkpoint.s3.location : has(self.checkpoint.volume) ? self.checkpoint.volume.path : "
-    "has(self.checkpoint.local) ? self.checkpoint.local.path : 'nowhere:')"
-)
-
-
 class FilesSource(Model):
-    """Lines of files in a folder."""
+    """Lines or rows of files in a folder."""
 
-    stream_rules: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            "!has(self.source.files) || self.source.format.onTombstone != 'Delete'",
-            _deletes_no_keys,
-            "source.format.onTombstone: Delete is not for source.files: a line has no key, so none says that a key is to be "
-            "deleted",
-        ),
-        Rule(
-            f"!has(self.source.files) || !has(self.sink.files) || {_apart_cel(_PATH, _SINK_PATH)}",
-            _reads_no_rows_of_its_own,
-            "source.files.path and sink.files.path have to be different folders, neither of them in the other: a stream would "
-            "read what it writes",
-        ),
-        Rule(
-            f"!has(self.source.files) || {_apart_cel(_PATH, _CHECKPOINT)}",
-            _reads_no_checkpoint,
-            "source.files.path and the checkpoint have to be different folders, neither of them in the other",
-        ),
-        Rule(
-            "!has(self.source.files) || self.source.files.cleanSource == 'Off' || !has(self.recovery) || "
-            "!has(self.recovery.onPoisonBatch) || self.recovery.onPoisonBatch != 'Quarantine'",
-            _keeps_what_is_replayed,
-            "source.files.cleanSource has to be Off with recovery.onPoisonBatch: Quarantine, since a quarantined batch can be "
-            "replayed only while its files are there",
-        ),
-    )
+    stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     own_fields: ClassVar[tuple[str, ...]] = ()
+    folder_fields: ClassVar[tuple[str, ...]] = ("path", "archive_path")
     origin_noun: ClassVar[str] = "folder"
     positions_count_records: ClassVar[bool] = False
+    positions_can_be_chosen: ClassVar[bool] = False
     tasks_show_ranges: ClassVar[bool] = False
 
     path: SourcePath = Field(
         description="The folder: s3a://bucket/folder, an absolute path, or file:///path. In a cluster a path is on a volume "
-        "that driver and executors mount there. The operator never opens it. Each file is read once, as a whole, line by line; "
-        "one whose name ends with .gz is decompressed. Files whose names begin with . or _ are left out. A file may be removed "
-        "once it has landed; one that is written to after it was read halts the stream, which names it."
+        "that driver and executors mount and the operator does not. Each file is read once, as a whole, line by "
+        "line, or row by row with format.type: Parquet and Orc; lines of one whose name ends with .gz are decompressed. "
+        "Files whose names begin with . or _ are left out. A file may be removed once it has landed; one that is written to "
+        "after it was read halts the stream, which names it."
     )
     endpoint: S3Endpoint = None
     region: S3Region = None
@@ -153,7 +82,8 @@ class FilesSource(Model):
     secret_ref: SecretRef | None = Field(
         None,
         description=f"The login to S3, which lists and reads; the keys read are {', '.join(S3_SECRET_KEYS)}. Without it, "
-        "driver and executors use what their service account and their node are given, such as a web identity.",
+        "driver and executors use what their service account and their node are given, such as a web identity, and the "
+        "operator cannot count the files that are waiting while no driver runs.",
     )
     file_names: FileNames = Field(
         "*", description="Which files are read, by the last part of their path; * stands for any characters."
@@ -170,6 +100,7 @@ class FilesSource(Model):
         description="How long ago a file must have been written to before it is read. Write 0s where writers rename finished "
         "files into the folder, and else more than the longest pause in their writing.",
     )
+    start: FolderStart = Field(FolderStart(), description="Where a new stream starts.")
     latest_first: Flag = Field(
         False,
         description="Whether the newest files of those that wait are read first. Without it files are read in the order of "
@@ -182,7 +113,9 @@ class FilesSource(Model):
         "stream halts and names them. Without the files, what was read is known by the checkpoint's location alone.",
     )
     archive_path: SourcePath | None = Field(
-        None, description="With cleanSource: Archive, the folder that files are moved into, on the same volume as path."
+        None,
+        description="With cleanSource: Archive, the folder that files are moved into: on the volume of path, or on S3 as path "
+        "is, with a login that may write there; an object of more than 5 GiB stays.",
     )
     max_files_per_trigger: Whole | None = Field(
         None,
@@ -201,18 +134,24 @@ class FilesSource(Model):
     rules = (
         only_on_s3("path"),
         Rule(
+            f"!has(self.start) || !has(self.start.checkpoint) || !self.start.checkpoint.startsWith('{S3_PREFIX}') || "
+            f"self.path.startsWith('{S3_PREFIX}')",
+            lambda it: it.start.checkpoint is None or not is_on_s3(it.start.checkpoint) or is_on_s3(it.path),
+            "start.checkpoint may be on S3 only where path is, whose login is used",
+        ),
+        Rule(
             "(self.cleanSource == 'Archive') == has(self.archivePath)",
             lambda it: (it.clean_source is CleanSource.ARCHIVE) == (it.archive_path is not None),
             "archivePath belongs to cleanSource: Archive, and cleanSource: Archive needs it",
         ),
         Rule(
-            f"!has(self.archivePath) || (!self.path.startsWith('{S3_PREFIX}') && !self.archivePath.startsWith('{S3_PREFIX}'))",
-            lambda it: it.archive_path is None or not (is_on_s3(it.path) or is_on_s3(it.archive_path)),
-            "cleanSource: Archive is not for folders on S3; write Delete or Off",
+            f"!has(self.archivePath) || self.path.startsWith('{S3_PREFIX}') == self.archivePath.startsWith('{S3_PREFIX}')",
+            lambda it: it.archive_path is None or is_on_s3(it.path) == is_on_s3(it.archive_path),
+            "archivePath and path have to be both on S3, or both on one volume",
         ),
         Rule(
-            f"!has(self.archivePath) || {_apart_cel(_plain_cel('self.path'), _plain_cel('self.archivePath'))}",
-            lambda it: it.archive_path is None or _are_apart(it.path, it.archive_path),
+            f"!has(self.archivePath) || {apart_cel(plain_cel('self.path'), plain_cel('self.archivePath'))}",
+            lambda it: it.archive_path is None or are_apart(it.path, it.archive_path),
             "archivePath and path have to be different folders, neither of them in the other",
         ),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
@@ -11,9 +10,9 @@ from pydantic import Field
 
 from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.connectors.files.stream_rules import STREAM_RULES
-from exactlyonce.connectors.specs import Commit
+from exactlyonce.connectors.manifest_sink import ManifestSink
 from exactlyonce.schema.constraints import Rule, Unique, matches
-from exactlyonce.schema.model import Flag, Model, SecretRef
+from exactlyonce.schema.model import Flag, SecretRef
 from exactlyonce.schema.places import (
     NO_DOTS,
     S3_LOCATION,
@@ -74,12 +73,10 @@ class ManifestKind(StrEnum):
     NONE = "None"
 
 
-class FilesSink(Model):
+class FilesSink(ManifestSink):
     """Rows in files; the ledger decides which files count."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
-    holds_ledger: ClassVar[bool] = False
-    two_phases: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = "path"
     fixed_fields: ClassVar[tuple[str, ...]] = (
         "path",
@@ -137,11 +134,6 @@ class FilesSink(Model):
         return is_on_s3(self.path)
 
     @property
-    def further_secrets(self) -> tuple[SecretRef, ...]:
-        """There are none."""
-        return ()
-
-    @property
     def place_on_s3(self) -> S3Place | None:
         """The folder, where it is in a bucket."""
         return place_on_s3(self.path, self)
@@ -152,14 +144,14 @@ class FilesSink(Model):
         return plain_path(self.path).rstrip("/")
 
     @property
-    def commit(self) -> Commit:
-        """A batch lands as a whole."""
-        return Commit.BATCH
+    def replay_refusal(self) -> None:
+        """Nothing forbids it: files have no order, and the rows in them are never changed."""
+        return
 
     @property
-    def transaction_timeout(self) -> timedelta:
-        """Only the list of files is written in the transaction that lands a batch."""
-        return timedelta(minutes=5)
+    def landing_place(self) -> str:
+        """The folder."""
+        return f"files {self.folder}"
 
     @property
     def target_file_bytes(self) -> int:

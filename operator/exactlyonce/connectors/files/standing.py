@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from exactlyonce.checkpoint.store import OutputStore
-from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.manifest import Manifest, digest_of
+from exactlyonce.connectors.files.replayed import replayed_manifests
 from exactlyonce.connectors.files.shown import latest_shown, read_shown, require_all_named
 from exactlyonce.connectors.files.spark_log import LogUnfit, latest_compaction, require_not_ahead
 from exactlyonce.connectors.files.tenancy import Tenant, require_own
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.rows import FailureStatus, StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.sink.files import StreamUnknown
 
@@ -25,7 +26,8 @@ class Standing:
     """A stream's files at one moment of its ledger.
 
     `latest` is the latest batch that Spark's readers were shown before that moment, and `shown` are the URIs of the files that
-    they were shown.
+    they were shown. `replayed` is what replays have landed and no batch has taken over: it counts, and Spark's readers are not
+    shown it yet. `replaying` are the digests of the tokens of replays that hold ranges, and may land files.
     """
 
     tenant: Tenant
@@ -33,6 +35,8 @@ class Standing:
     manifests: Mapping[BatchNumber, Manifest]
     latest: BatchNumber | None
     shown: frozenset[str]
+    replayed: tuple[Manifest, ...] = ()
+    replaying: frozenset[str] = frozenset()
 
 
 def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNumber | None) -> Standing:
@@ -49,10 +53,10 @@ def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNu
     own = require_own(store, stream_id, ledger.identity())
     while True:
         shown = read_shown(store, store.location, latest)
-        stream, manifests = _read(ledger, stream_id, store.location)
-        require_not_ahead(latest, stream.landed_batch)
+        found = _read(ledger, stream_id, store.location)
+        require_not_ahead(latest, found.stream.landed_batch)
         try:
-            require_all_named(shown, store.location, manifests.values())
+            require_all_named(shown, store.location, found.manifests.values())
         except LogUnfit:
             now = latest_shown(store)
             # Behind a later compaction readers are not shown the former one, which nobody changes any more.
@@ -62,19 +66,31 @@ def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNu
             latest = now
         else:
             paths = frozenset(path for of_entry in shown.values() for path in of_entry)
-            return Standing(own, stream, manifests, latest, paths)
+            return Standing(own, found.stream, found.manifests, latest, paths, found.replayed, found.replaying)
 
 
-def _read(ledger: Ledger, stream_id: str, location: str) -> tuple[StreamRow, dict[BatchNumber, Manifest]]:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one transaction has read."""
+
+    stream: StreamRow
+    manifests: Mapping[BatchNumber, Manifest]
+    replayed: tuple[Manifest, ...]
+    replaying: frozenset[str]
+
+
+def _read(ledger: Ledger, stream_id: str, location: str) -> _Read:
     with ledger.transaction() as transaction:
         stream = transaction.lock_stream(stream_id, Lock.SHARE)
         manifests = manifests_in(transaction, stream_id)
+        replayed = replayed_manifests(transaction.read_replayed(stream_id))
+        held = transaction.read_failures(stream_id, FailureStatus.REPLAYING)
     if stream is None:
         raise StreamUnknown(
             f"The stream {stream_id} was deleted from the ledger while its files were listed, so it cannot say which files in "
             f"{location} count; nothing was changed."
         )
-    return stream, manifests
+    return _Read(stream, manifests, replayed, frozenset(digest_of(row.replay) for row in held))
 
 
 def manifests_in(transaction: LedgerTransaction, stream_id: str) -> dict[BatchNumber, Manifest]:

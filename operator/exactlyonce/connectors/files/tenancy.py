@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice
 
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
-from exactlyonce.connectors.files.manifest import Manifest
+from exactlyonce.connectors.files.manifest import Manifest, is_of_replay
 from exactlyonce.connectors.files.spark_log import FOLDER
 from exactlyonce.connectors.files.spec import FilesSink
-from exactlyonce.errors import ExactlyOnceError, Refused, RefusedOutside, StoreForbidden, StoreUnreachable
+from exactlyonce.errors import ExactlyOnceError, LandedGone, Refused, RefusedOutside, StoreForbidden, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 
 MARKER = "_exactlyonce/stream.json"
@@ -28,7 +28,7 @@ class PathOfAnother(Refused):
     """The path belongs to another stream or query, or holds files that no stream wrote."""
 
 
-class FilesLost(Refused):
+class FilesLost(LandedGone):
     """Files that have landed are not there any more."""
 
 
@@ -156,6 +156,16 @@ def require_own(store: OutputStore, stream: str, ledger: str) -> Tenant:
     return found
 
 
+def require_unchanged(location: str, found: Tenant, tenant: Tenant) -> None:
+    """Require that the files of a folder, which is `found`'s, were written as the tenant writes them.
+
+    Raises:
+        PathOfAnother: if they were not.
+    """
+    if found != tenant:
+        raise PathOfAnother(_difference(location, found.to_bytes(), tenant))
+
+
 def _reason(problem: ExactlyOnceError) -> str:
     """A disk's own words: the message around them speaks of a checkpoint. That of S3 says what to do."""
     return str(problem.__cause__ if isinstance(problem.__cause__, OSError) else problem).rstrip(".")
@@ -225,16 +235,41 @@ def require_files(store: OutputStore, manifests: Mapping[BatchNumber, Manifest])
     Raises:
         FilesLost: naming the first batches and files.
     """
-    lost = {
-        file.path: (file.size_bytes, batch) for batch, manifest in sorted(manifests.items()) for file in manifest.files
-    }
-    for path, size in store.walk("") if lost else ():
-        if lost.get(path, (None, None))[0] == size:
-            del lost[path]
+    batch_of = {file.path: batch for batch, manifest in sorted(manifests.items()) for file in manifest.files}
+    lost = _lost(store, manifests.values())
     if lost:
-        batches = list(dict.fromkeys(batch for _, batch in lost.values()))
-        raise FilesLost(
-            f"Files that have landed are missing from {store.location} or have another size: {len(lost)} of them "
-            f"({_some(list(lost))}), of {len(batches)} {'batch' if len(batches) == 1 else 'batches'} ({_some(batches)}). "
-            "Somebody deleted or replaced them; restore them, or start the stream over at another path."
+        # What a replay has landed is not of the ranges of the batch that has taken it over.
+        batches = list(dict.fromkeys(batch_of[path] for path in lost if not is_of_replay(path)))
+        told = (
+            [f"of {len(batches)} {'batch' if len(batches) == 1 else 'batches'} ({_some(batches)})"] if batches else []
         )
+        if any(map(is_of_replay, lost)):
+            told.append(f"of replays ({_some([path for path in lost if is_of_replay(path)])})")
+        raise FilesLost(_lost_sentence(store, lost, " and ".join(told)), batches)
+
+
+def require_replayed_files(store: OutputStore, manifests: Iterable[Manifest]) -> None:
+    """Require that every file is there that replays have landed and no batch has taken over.
+
+    Raises:
+        FilesLost: naming the first of them.
+    """
+    lost = _lost(store, manifests)
+    if lost:
+        raise FilesLost(_lost_sentence(store, lost, "of replays"), [])
+
+
+def _lost(store: OutputStore, manifests: Iterable[Manifest]) -> list[str]:
+    """Return the files that are missing or have another size; the folder is walked through only where there is any."""
+    lost = {file.path: file.size_bytes for manifest in manifests for file in manifest.files}
+    for path, size in store.walk("") if lost else ():
+        if lost.get(path) == size:
+            del lost[path]
+    return list(lost)
+
+
+def _lost_sentence(store: OutputStore, lost: Sequence[str], of: str) -> str:
+    return (
+        f"Files that have landed are missing from {store.location} or have another size: {len(lost)} of them ({_some(lost)}), "
+        f"{of}. Somebody deleted or replaced them; restore them, or start a stream with another streamId and another path."
+    )

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from exactlyonce.connectors.kafka.clients import destroy_dropped, destroy_later
 from exactlyonce.connectors.kafka.records import KafkaRecords
 from exactlyonce.errors import OriginMissing, RefusedOutside, SourceRefused, SourceUnreachable
 
@@ -73,6 +74,7 @@ class KafkaAdmin:
         self._errors: deque[KafkaError] = deque(maxlen=_ERRORS_KEPT)
         self.records = KafkaRecords(brokers, properties)
         own = {"error_cb": self._errors.append, "log_level": 0}
+        destroy_dropped()
         try:
             self.client = AdminClient({**_LONG_LIVED, **properties, **own})
         except KafkaException as problem:
@@ -80,6 +82,7 @@ class KafkaAdmin:
                 f"No client can be made for Kafka at {brokers} ({problem.args[0].str()}); correct "
                 "source.kafka.properties or the secret that source.kafka.secretRef names."
             ) from problem
+        destroy_later(self, self.client)
 
     def answer(self, future: Future[Any]) -> Any:
         """Await one answer; raises as `named`."""
@@ -92,6 +95,7 @@ class KafkaAdmin:
             OriginMissing, NoGroup, SourceRefused, LeaderMoves, CoordinatorMoves, SourceUnreachable: by what the brokers said,
                 if anything.
         """
+        destroy_dropped()
         try:
             answer = call()
         except FutureTimeoutError as problem:

@@ -23,6 +23,7 @@ from exactlyonce.connectors.kafka.start import given, where_group_stands
 from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
+from exactlyonce.schema.moment import first_milliseconds
 from exactlyonce.source.port import Bounds, LeaderEpochs, NotShown, ShownStream, SourceNow, SourceView
 
 _ASK_AGAIN_SECONDS = 0.1
@@ -215,9 +216,10 @@ class KafkaBounds:
         return frozenset(topic for topic, found in answers.items() if "compact" in found[_CLEANUP_POLICY].value)
 
     def _at_moment(self, bounds: Mapping[Partition, Bounds]) -> Positions:
-        milliseconds = round(self._spec.start.moment.timestamp() * 1000)
+        milliseconds = first_milliseconds(self._spec.start.moment)
         found = self._list_offsets({key: OffsetSpec.for_timestamp(milliseconds) for key in bounds})
-        # A partition without a record at or after the moment answers -1: its first such record is yet to come.
+        # A partition without a record at or after the moment answers -1: its first such record is yet to come. Spark fails the
+        # query there, or does as we do with startingOffsetsByTimestampStrategy: latest (KafkaOffsetReaderAdmin).
         return Positions({key: bounds[key].latest if offset < 0 else offset for key, offset in found.items()})
 
     def _topics(self) -> set[str]:

@@ -6,6 +6,7 @@ They are properties of the driver's consumers. The operator's clients take the f
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 from exactlyonce.schema.constraints import AllOf, Rule, cel_list
@@ -47,7 +48,6 @@ REFUSED = {
     "sasl.kerberos.keytab": "it reads a file; the supported logins are PLAIN and SCRAM",
 }
 SECRET_WORDS = ("password", "secret", "keystore.key", "certificate.chain")
-_CREDENTIALS = "credentials belong in the secret that source.kafka.secretRef names"
 
 
 def _never(name: str, reason: str) -> Rule:
@@ -56,35 +56,35 @@ def _never(name: str, reason: str) -> Rule:
     )
 
 
-def _never_with(word: str) -> Rule:
+def _never_with(word: str, part: str) -> Rule:
     return Rule(
         f"!self.exists(name, name.contains('{word}'))",
         lambda properties: not any(word in name for name in properties),
-        f"properties may not set what has {word} in its name: {_CREDENTIALS}",
+        f"properties may not set what has {word} in its name: credentials belong in the secret that {part}.kafka.secretRef "
+        "names",
     )
-
-
-def _is_known(name: str) -> bool:
-    return name in ALLOWED or name in REFUSED or any(word in name for word in SECRET_WORDS)
 
 
 _WITH_WORD = " || ".join(f"name.contains('{word}')" for word in SECRET_WORDS)
 
-_NOTHING_ELSE = Rule(
-    f"self.all(name, name in {cel_list((*ALLOWED, *REFUSED))} || {_WITH_WORD})",
-    lambda properties: all(_is_known(name) for name in properties),
-    f"properties may set nothing but {', '.join(ALLOWED)}; whoever may change the stream has to remove the others",
-)
-"""What is refused for a reason of its own is told by that rule alone."""
 
-Properties = Annotated[
-    Texts,
-    AllOf(
-        (
-            *(_never(name, reason) for name, reason in REFUSED.items()),
-            *(_never_with(word) for word in SECRET_WORDS),
-            _NOTHING_ELSE,
-        )
-    ),
-]
+def rules_of_properties(allowed: Collection[str], refused: Mapping[str, str], part: str) -> AllOf:
+    """Return the rules of the client properties of `part`, which is `source` or `sink`.
+
+    What is refused for a reason of its own is told by that rule alone.
+    """
+
+    def is_known(name: str) -> bool:
+        return name in allowed or name in refused or any(word in name for word in SECRET_WORDS)
+
+    nothing_else = Rule(
+        f"self.all(name, name in {cel_list((*allowed, *refused))} || {_WITH_WORD})",
+        lambda properties: all(is_known(name) for name in properties),
+        f"properties may set nothing but {', '.join(allowed)}; whoever may change the stream has to remove the others",
+    )
+    own = (_never(name, reason) for name, reason in refused.items())
+    return AllOf((*own, *(_never_with(word, part) for word in SECRET_WORDS), nothing_else))
+
+
+Properties = Annotated[Texts, rules_of_properties(ALLOWED, REFUSED, "source")]
 """Kafka client properties, without those that a stream may not have."""

@@ -16,6 +16,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError
 from confluent_kafka.admin import OffsetSpec
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin
+from exactlyonce.connectors.kafka.clients import destroy_later
 from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.positions.ranges import Partition
@@ -55,6 +56,7 @@ class KafkaFleet:
         self._timeout = timeout_seconds
         self._admin = KafkaAdmin(properties["bootstrap.servers"], properties, timeout_seconds)
         self._consumers: dict[bool, Any] = {}
+        destroy_later(self, self._consumers)
 
     def close(self) -> None:
         """Close the connections."""

@@ -8,10 +8,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import ClassVar, Protocol
 
 from exactlyonce.connectors.kafka.client_properties import ISOLATION, READ_COMMITTED
-from exactlyonce.connectors.kafka.spec import KAFKA_SECRET_KEYS, KafkaSource
+from exactlyonce.connectors.kafka.names import KAFKA_SECRET_KEYS
+from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.errors import SecretMissing
+from exactlyonce.schema.model import SecretRef
+
+
+class AtBrokers(Protocol):
+    """What a source and a sink say alike of brokers and of the login; `field` is where in the resource they say it."""
+
+    field: ClassVar[str]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Addresses of some brokers."""
+        ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Client properties by Java's names."""
+        ...
+
+    @property
+    def secret_ref(self) -> SecretRef | None:
+        """The secret with the login, if there is one."""
+        ...
+
 
 _PROTOCOL, _MECHANISM = "security.protocol", "sasl.mechanism"
 _CHECK = "ssl.endpoint.identification.algorithm"
@@ -27,7 +52,7 @@ _LOGIN_MODULES = {
 _PEM = re.compile(r"-----BEGIN ([^-]+)-----.+?-----END \1-----", re.DOTALL)
 
 
-def librdkafka_properties(spec: KafkaSource, secret: Mapping[str, str]) -> dict[str, str]:
+def librdkafka_properties(spec: AtBrokers, secret: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a librdkafka client that all streams with these brokers and this login can share.
 
     Nothing is among them that tells such streams apart and changes no answer: a client costs a dozen threads.
@@ -51,7 +76,7 @@ def librdkafka_properties(spec: KafkaSource, secret: Mapping[str, str]) -> dict[
     return properties
 
 
-def own_librdkafka_properties(spec: KafkaSource, secret: Mapping[str, str]) -> dict[str, str]:
+def own_librdkafka_properties(spec: AtBrokers, secret: Mapping[str, str]) -> dict[str, str]:
     """Return the properties of a librdkafka client of one stream alone, as a driver has it: quotas go by its client.id.
 
     Raises:
@@ -87,11 +112,11 @@ def java_properties(spec: KafkaSource, secret: Mapping[str, str]) -> dict[str, s
     return properties
 
 
-def _mechanism(spec: KafkaSource) -> str | None:
+def _mechanism(spec: AtBrokers) -> str | None:
     mechanism = spec.properties.get(_MECHANISM)
     if mechanism is not None and mechanism not in _LOGIN_MODULES:
         known = ", ".join(_LOGIN_MODULES)
-        raise SecretMissing(f"source.kafka.properties asks for the SASL mechanism {mechanism}; supported are {known}.")
+        raise SecretMissing(f"{spec.field}.properties asks for the SASL mechanism {mechanism}; supported are {known}.")
     return mechanism
 
 
@@ -101,10 +126,10 @@ def _blocks(text: str) -> str:
     return "\n".join(found) + "\n" if found else text
 
 
-def _login(spec: KafkaSource, secret: Mapping[str, str]) -> tuple[str, str]:
+def _login(spec: AtBrokers, secret: Mapping[str, str]) -> tuple[str, str]:
     missing = [key for key in ("username", "password") if not secret.get(key)]
     if missing:
-        name = spec.secret_ref.name if spec.secret_ref else "(source.kafka.secretRef is missing)"
+        name = spec.secret_ref.name if spec.secret_ref else f"({spec.field}.secretRef is missing)"
         raise SecretMissing(
             f"Secret {name} lacks {', '.join(missing)}, which a SASL login needs; its keys may be "
             f"{', '.join(KAFKA_SECRET_KEYS)}."

@@ -17,6 +17,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
+from exactlyonce.connectors.kafka.clients import destroy_later
 from exactlyonce.errors import SourceUnreachable
 from exactlyonce.positions.fingerprint import Fingerprint, digest_of
 from exactlyonce.positions.ranges import OffsetRange, Partition
@@ -66,6 +67,7 @@ class KafkaRecords:
         self._brokers = brokers
         self._properties = dict(properties)
         self._idle: deque[Any] = deque()
+        destroy_later(self, self._idle)
 
     def at(self, offsets: Mapping[Partition, int], timeout_seconds: float) -> dict[Partition, Fingerprint | None]:
         """Return the record at each offset, None where there is none; offsets outside of the log are left out.

@@ -9,6 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from exactlyonce.connectors.kafka.client_properties import ISOLATION, READ_COMMITTED, Properties
+from exactlyonce.connectors.kafka.names import KAFKA_SECRET_KEYS, KAFKAS_OWN, TopicName
+from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.connectors.kafka.stream_rules import STREAM_RULES
 from exactlyonce.connectors.specs import Origins
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
@@ -18,12 +20,6 @@ from exactlyonce.schema.model import LARGEST, Model, SecretRef, Whole
 from exactlyonce.schema.moment import Moment
 from exactlyonce.schema.name_pattern import NamePattern, selects
 
-TopicName = Annotated[
-    str,
-    Field(min_length=1, max_length=249),
-    matches("[a-zA-Z0-9._-]*", "write a topic's name: letters, digits, dots, underscores and hyphens"),
-]
-
 PartitionNumber = Annotated[Whole, Field(ge=0, le=2**31 - 1)]
 
 GroupName = Annotated[
@@ -31,10 +27,6 @@ GroupName = Annotated[
     Field(min_length=1, max_length=255),
     matches("[!-~]([ -~]*[!-~])?", "write a consumer group's name in printable ASCII, without spaces around it"),
 ]
-
-KAFKA_SECRET_KEYS = ("username", "password", "ca.crt", "tls.crt", "tls.key")
-"""The keys read from the secret of a Kafka source: a SASL login, the brokers' CA and a client certificate, as PEM."""
-
 
 DEFAULT_BATCH_OFFSETS = 1_000_000
 """The most offsets of a batch where the resource sets no limit: a first backlog has to fit into transactionTimeout."""
@@ -67,7 +59,8 @@ class Start(Model):
     )
     timestamp: Moment | None = Field(
         None,
-        description="With from: Timestamp, the first record at or after this moment (RFC 3339) of every partition.",
+        description="With from: Timestamp, the first record at or after this moment (RFC 3339) of every partition; a "
+        "partition without such a record starts at its end, as in Spark with startingOffsetsByTimestampStrategy: latest.",
     )
     group: GroupName | None = Field(
         None,
@@ -131,18 +124,17 @@ class MirrorOffsets(Model):
     )
 
 
-KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Topics that a pattern never selects. Source: org.apache.kafka.common.internals.Topic, INTERNAL_TOPICS."""
-
-
 class KafkaSource(Model):
     """Records of Kafka topics."""
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     own_fields: ClassVar[tuple[str, ...]] = ("start", "mirrorOffsets")
+    folder_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "topic"
     positions_count_records: ClassVar[bool] = True
+    positions_can_be_chosen: ClassVar[bool] = True
     tasks_show_ranges: ClassVar[bool] = True
+    field: ClassVar[str] = "source.kafka"
 
     bootstrap_servers: str = Field(
         min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."
@@ -262,3 +254,4 @@ class KafkaSource(Model):
 
 
 SOURCE = KafkaSource
+SINK = KafkaSink

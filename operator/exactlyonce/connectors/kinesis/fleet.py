@@ -162,7 +162,7 @@ class KinesisFleet:
         )
 
     def _iterator(self, key: Partition, position: int) -> str | None:
-        """Return where to read on, None at the end of a shard."""
+        """Return where to continue reading, None at the end of a shard."""
         known = self._read_on.get(key)
         if known is not None and known[0] == position:
             return known[1]

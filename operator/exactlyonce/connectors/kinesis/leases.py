@@ -64,7 +64,7 @@ and how many an aggregate had is not in a position. This is above each of them, 
 
 
 class NotALease(ValueError):
-    """An item of the table is no lease of one stream's shard; the text says why, and which item."""
+    """An item of the table is not a lease of one stream's shard; the text says why, and which item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def checkpoint_at(position: int) -> Checkpoint:
     """Return the checkpoint with which a KCL application continues exactly at a position.
 
     Raises:
-        MalformedPosition: if it is no position.
+        MalformedPosition: if it is not a position.
     """
     match read_from(position):
         case AtTrimHorizon():

@@ -160,7 +160,7 @@ def _number(told: object, name: str) -> int:
 
 def _integer(told: object) -> int:
     if not isinstance(told, int) or isinstance(told, bool):
-        raise TypeError("a number is no integer")
+        raise TypeError("a number is not an integer")
     return told
 
 
@@ -168,5 +168,5 @@ def _token(told: object, name: str) -> str | None:
     if told is None or told == "":
         return None
     if not isinstance(told, str) or len(told) > _MOST_TOKEN_CHARACTERS:
-        raise ValueError(f"{name} is no token")
+        raise ValueError(f"{name} is not a token")
     return told

@@ -67,7 +67,7 @@ def position_of_record(sequence_number: int) -> int:
     """Return the position at the first user record of a record. It is asked for each record, so it makes no `UserRecord`.
 
     Raises:
-        MalformedPosition: if it is no sequence number.
+        MalformedPosition: if it is not a sequence number.
     """
     if not 0 <= sequence_number < _SEQUENCE_NUMBERS:
         raise MalformedPosition(f"{sequence_number} is not a sequence number")
@@ -115,7 +115,7 @@ def read_from(position: int) -> ReadFrom:
     """Return where a read of the shard has to start.
 
     Raises:
-        MalformedPosition: if it is no position.
+        MalformedPosition: if it is not a position.
     """
     if position == TRIM_HORIZON:
         return AtTrimHorizon()

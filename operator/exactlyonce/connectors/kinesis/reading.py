@@ -72,7 +72,7 @@ def read_range(
     records = _records_from(client, stream, shard_id, start)
     oldest = list(islice(records, 1))
     if start == TRIM_HORIZON and any(one is None or UserRecord(one.sequence_number).position >= end for one in oldest):
-        return  # all of it has expired; who reads on behind it does not find the record there, and says so
+        return  # all of it has expired; who continues reading behind it does not find the record there, and says so
     if start == TRIM_HORIZON and not oldest and not is_whole_behind(client, stream, shard_id, end):
         return  # and so where nothing is left: the record behind which it ends, or the next number, would still be there
     yield from _up_to(end, chain(oldest, records), start, keeps, what)

@@ -1,4 +1,4 @@
-"""A shard is read on from a position, without a gap that nobody notices.
+"""A shard is read from a position, without a gap that nobody notices.
 
 An iterator says nothing of what has expired in front of it: a read behind a record that is gone starts at the oldest one
 that is left. So a read behind record S asks for S itself, which must come first. Within one chain of iterators nothing can

@@ -144,8 +144,10 @@ class KinesisSource(Model):
 
     stream_rules: ClassVar[tuple[Rule, ...]] = STREAM_RULES
     own_fields: ClassVar[tuple[str, ...]] = ("start", "leaseTable")
+    folder_fields: ClassVar[tuple[str, ...]] = ()
     origin_noun: ClassVar[str] = "stream"
     positions_count_records: ClassVar[bool] = False
+    positions_can_be_chosen: ClassVar[bool] = True
     tasks_show_ranges: ClassVar[bool] = False
 
     stream_name: StreamName | None = Field(None, description="The data stream's name; it needs region.")

@@ -82,8 +82,12 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
         row for row in rows
         if since is not None and until is not None and since < row.batch <= until and row.status is BatchStatus.LANDED
     ]  # fmt: skip
-    failures: list[FailureRow] = [kept.row for kept in state.rows(Table.FAILURE, stream_id).values()]
+    kept_failures = state.rows(Table.FAILURE, stream_id).values()
+    failures: list[FailureRow] = [kept.row for kept in kept_failures]
+    failed = [row for row in failures if row.status is FailureStatus.OPEN]
+    held_since = [(it.held_since or it.changed_at).timestamp() for it in kept_failures if it.row.status in HELD]
     lost = [row for row in failures if row.status is FailureStatus.LOST]
+    replayed = [row for row in failures if row.status is FailureStatus.REPLAYED]
     quarantined = [row for row in failures if row.status in HELD]
     decided: DecidedBatch | None = state.get(Key(Table.DECIDED, stream_id))
     of_decided = next((row for row in rows if decided is not None and row.batch == decided.batch), None)
@@ -96,11 +100,15 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
         records=sum(row.records_read or 0 for row in counted),
         rows=sum(row.rows_written or 0 for row in counted),
         dead_letters=sum(row.dead_letters or 0 for row in counted),
-        open_ranges=sum(row.status is FailureStatus.OPEN for row in failures),
+        open_ranges=len(failed),
         lost_ranges=len(lost),
         lost_records=sum(row.offset_count for row in lost),
         quarantined_ranges=len(quarantined),
         quarantined_records=sum(row.offset_count for row in quarantined),
         decided_at=None if of_decided is None or of_decided.landed_at is None else of_decided.landed_at.timestamp(),
+        failed_records=sum(row.offset_count for row in failed),
+        replayed_ranges=len(replayed),
+        replayed_records=sum(row.offset_count for row in replayed),
+        quarantined_since=min(held_since, default=None),
         decided_loads=0 if decided is None else len(decided.committables),
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -13,10 +14,22 @@ from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.state import Table
 from exactlyonce.connectors.object_log.transaction import LogTransaction
 from exactlyonce.errors import LedgerUnreachable, StoreUnreachable
-from exactlyonce.ledger.history import LetterKey, LetterPlace, RecordedFailure, RecordedLetter
+from exactlyonce.ledger.history import (
+    FailureSummary,
+    LetterPlace,
+    Overlap,
+    RecordedBackfill,
+    RecordedFailure,
+    RecordedLetter,
+    Span,
+    Stretch,
+    overlaps_within,
+    parts_within,
+)
+from exactlyonce.ledger.letters import LetterKey
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
-from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, LedgerView, Owner
+from exactlyonce.ledger.rows import DatabaseIdentity, FailureRow, FailureStatus, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber
 
 
@@ -57,9 +70,14 @@ class ObjectLogLedger:
                 return None
 
     def kept_failures(
-        self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
+        self,
+        stream_id: str,
+        statuses: Collection[FailureStatus],
+        batches: Collection[BatchNumber] | None,
+        most: int,
+        most_characters: int | None = None,
     ) -> tuple[RecordedFailure, ...]:
-        """Return failed ranges."""
+        """Return failed ranges, whose errors are in memory as they are."""
         with self._named():
             try:
                 rows = self._log.fold().state.rows(Table.FAILURE, stream_id).values()
@@ -67,12 +85,53 @@ class ObjectLogLedger:
                 return ()
         found = [
             RecordedFailure(kept.row, kept.changed_at) for kept in rows
-            if kept.row.status in statuses and batch in (None, kept.row.batch)
+            if kept.row.status in statuses and (batches is None or kept.row.batch in batches)
         ]  # fmt: skip
         return tuple(sorted(found, key=lambda kept: (kept.row.batch, kept.row.partition, kept.row.from_offset))[:most])
 
+    def parts_of(
+        self, stream_id: str, statuses: Collection[FailureStatus], spans: Sequence[Span], most: int
+    ) -> tuple[FailureRow, ...]:
+        """Return what begins in some spans."""
+        found = self.kept_failures(stream_id, statuses, {span.batch for span in spans}, sys.maxsize)
+        return parts_within((kept.row for kept in found), spans)[:most]
+
+    def overlaps_of(
+        self, stream_id: str, statuses: Collection[FailureStatus], stretches: Sequence[Stretch], by: str
+    ) -> tuple[Overlap, ...]:
+        """Return how many records are in failed ranges."""
+        found = self.kept_failures(stream_id, statuses, None, sys.maxsize)
+        return overlaps_within((kept.row for kept in found), stretches, by)
+
+    def summed_failures(
+        self, stream_id: str, statuses: Collection[FailureStatus], moments: Sequence[datetime]
+    ) -> FailureSummary:
+        """Return what there is."""
+        found = self.kept_failures(stream_id, statuses, None, sys.maxsize)
+        since = (sum(kept.row.offset_count for kept in found if kept.changed_at > moment) for moment in moments)
+        return FailureSummary(min((kept.changed_at for kept in found), default=None), tuple(since))
+
     def kept_letters(
         self, stream_id: str, place: LetterPlace | None, after: LetterKey | None, most: int, most_bytes: int | None
+    ) -> tuple[RecordedLetter, ...]:
+        """Return none: a log holds none."""
+        return ()
+
+    def replayed_records(self, stream_id: str, by: str) -> int:
+        """Return how many records some replays have landed."""
+        found = self.kept_failures(stream_id, (FailureStatus.REPLAYED,), None, sys.maxsize)
+        return sum(kept.row.offset_count for kept in found if kept.row.replay.startswith(by))
+
+    def kept_backfills(self, stream_id: str) -> tuple[RecordedBackfill, ...]:
+        """Return none: no other table takes rows beside a log."""
+        return ()
+
+    def replayed_letters(self, stream_id: str, by: str) -> int:
+        """Return 0: a log holds none."""
+        return 0
+
+    def letters_of(
+        self, stream_id: str, keys: Collection[LetterKey], most_bytes: int | None
     ) -> tuple[RecordedLetter, ...]:
         """Return none: a log holds none."""
         return ()

@@ -192,6 +192,7 @@ def _failure_to_json(kept: StoredFailure) -> Json:
         "replay": row.replay,
         "stretch": kept.stretch,
         "changedAt": kept.changed_at.isoformat(),
+        **({} if kept.held_since is None else {"heldSince": kept.held_since.isoformat()}),
     }
 
 
@@ -213,7 +214,8 @@ def _failure_from_json(found: Json) -> StoredFailure:
         life=text(told.get("life", "")),
         replay=text(told.get("replay", "")),
     )
-    return StoredFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")))
+    held_since = optional(moment, told.get("heldSince"))
+    return StoredFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")), held_since)
 
 
 def _query_from_json(found: Json) -> QueryMark:
@@ -262,6 +264,7 @@ _CODECS: dict[Table, _Codec] = {
     Table.BATCH: _Codec(_batch_to_json, _batch_from_json, (count,)),
     Table.FAILURE: _Codec(_failure_to_json, _failure_from_json, (count, *_PARTITION, count)),
     Table.COMMITTABLE: _Codec(_as_it_is, text, (count,)),
+    Table.REPLAYED: _Codec(_as_it_is, text, (text,)),
     Table.DECIDED: _Codec(DecidedBatch.to_json, _decided_from_json),
     Table.ARCHIVE: _Codec(_as_it_is, count, (count, count)),
 }

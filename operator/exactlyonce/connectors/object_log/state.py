@@ -9,6 +9,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions, LedgerView
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions
@@ -27,6 +28,8 @@ class Table(StrEnum):
     FAILURE = "failure"
     COMMITTABLE = "committable"
     DECIDED = "decided"
+    REPLAYED = "replayed"
+    """What a replay made visible and no batch has taken over; logs without one can be read by releases that know none."""
     ARCHIVE = "archive"
     """Which objects hold committables that are in the snapshots no more: by number and part, with how many."""
 
@@ -60,12 +63,23 @@ class StoredBatch:
 class StoredFailure:
     """A failure's row and when it was changed last.
 
-    `stretch` is set where its records are given up: how often the partition had begun to be read again by then.
+    `stretch` is set where its records are given up: how often the partition had begun to be read again by then. `held_since` is
+    since when the range is in quarantine, however often replays have taken it since; releases that know none leave it out.
     """
 
     row: FailureRow
     changed_at: datetime
     stretch: int | None = None
+    held_since: datetime | None = None
+
+
+def stored_failure(row: FailureRow, now: datetime, stretch: int | None, before: StoredFailure | None) -> StoredFailure:
+    """Return a failure that is written now in the place of another one, if there is one."""
+    if row.status not in HELD:
+        return StoredFailure(row, now, stretch)
+    if before is None or before.row.status not in HELD:
+        return StoredFailure(row, now, stretch, now)
+    return StoredFailure(row, now, stretch, before.held_since or before.changed_at)
 
 
 Rows = Mapping[tuple[Hashable, ...], Any]

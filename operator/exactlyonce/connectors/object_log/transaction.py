@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from typing import Any, cast
 
 from exactlyonce.connectors.object_log.expiry import expired
+from exactlyonce.connectors.object_log.no_letters import NoLetters
+from exactlyonce.connectors.object_log.replayed_rows import ReplayedRows
 from exactlyonce.connectors.object_log.state import (
     Changes,
     Key,
@@ -23,6 +25,7 @@ from exactlyonce.connectors.object_log.state import (
     Table,
     landed_of,
     rest_of,
+    stored_failure,
 )
 from exactlyonce.connectors.object_log.tenancy import require_no_other
 from exactlyonce.errors import LedgerRefused, Refused
@@ -47,7 +50,7 @@ class WitnessesUnsupported(Refused):
     """A task asked the log for a witness of rows that are in no transaction of the log."""
 
 
-class LogTransaction:
+class LogTransaction(NoLetters, ReplayedRows):
     """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own. `where` is told to a person.
 
     `archived` returns the committables of a stream that the state only refers to.
@@ -213,7 +216,7 @@ class LogTransaction:
                         f"{row.partition} [{row.from_offset}, {row.until_offset}) of {stream_id} overlaps what batch "
                         f"{other.row.batch} passed over before; the stream passes over each record once."
                     )
-            self._changes[key] = StoredFailure(row, self._now, stretch)
+            self._changes[key] = stored_failure(row, self._now, stretch, self._get(key))
 
     def read_failures(self, stream_id: str, status: FailureStatus) -> tuple[FailureRow, ...]:
         """Return the failed ranges with this status."""
@@ -250,10 +253,6 @@ class LogTransaction:
         gone = [key for key, failure in oldest if failure.changed_at < self._now - age]
         self._changes.update(dict.fromkeys(gone))
         return len(gone)
-
-    def delete_dead_letters(self, stream_id: str, age: timedelta, most: int) -> int:
-        """Malformed records are kept by the sink; a log holds none."""
-        return 0
 
     def delete_stream(self, stream_id: str) -> None:
         """Delete every row of a stream."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import psycopg2
@@ -14,8 +13,9 @@ from psycopg2 import sql
 from exactlyonce.connectors.postgres.connection import Limits, PostgresAddress, connect, named_errors
 from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.connectors.postgres.waits import answering_within
-from exactlyonce.ledger.connector import Landed, TableSize
+from exactlyonce.ledger.connector import MOST_LETTERS_COUNTED, Landed, TableSize
 from exactlyonce.ledger.held import HELD
+from exactlyonce.ledger.letters import LetterStatus
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -25,8 +25,7 @@ _WITHOUT_SEEDS = [str(status) for status in BatchStatus if status.landed and sta
 _LANDED = """
 select s.stream_id, s.landed_batch, last.landed_at, upto.batch, positions.found,
     counted.batches, counted.records_read, counted.rows_written, counted.dead_letters,
-    failed.open_ranges, failed.lost_ranges, failed.lost_records,
-    failed.quarantined_ranges, failed.quarantined_records, decided.landed_at, decided.loads
+    coalesce(decided.loads, 0), decided.landed_at, failed.found, letters.held
 from unnest(%(streams)s::text[], %(since)s::bigint[]) as asked(stream_id, since)
 join {schema}.streams s on s.stream_id = asked.stream_id
 left join lateral (
@@ -50,20 +49,33 @@ left join lateral (
     where b.stream_id = s.stream_id and b.batch > asked.since and b.batch <= upto.batch and b.status = %(counted)s
 ) counted on true
 left join lateral (
-    select count(*) filter (where f.status = %(open)s) as open_ranges,
-        count(*) filter (where f.status = %(lost)s) as lost_ranges,
-        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = %(lost)s), 0)::bigint as lost_records,
-        count(*) filter (where f.status = any(%(quarantined)s)) as quarantined_ranges,
-        coalesce(sum(f.until_offset - f.from_offset) filter (where f.status = any(%(quarantined)s)), 0)::bigint
-            as quarantined_records
-    from {schema}.failures f where f.stream_id = s.stream_id
+    select coalesce(json_agg(json_build_array(by.status, by.ranges, by.records, by.since)), '[]') as found from (
+        select f.status, count(*) as ranges, sum(f.until_offset - f.from_offset)::bigint as records,
+            extract(epoch from min(f.created_at))::float8 as since
+        from {schema}.failures f where f.stream_id = s.stream_id group by f.status
+    ) by
 ) failed on true
+cross join lateral ({letters}) letters
 left join lateral (
     select extract(epoch from b.landed_at)::float8 as landed_at, json_array_length(kept.found -> 'committables') as loads
     from (select (to_jsonb(s) ->> 'decided')::json as found) kept
     join {schema}.batches b on b.stream_id = s.stream_id and b.batch = (kept.found ->> 'batch')::bigint
 ) decided on true
 """
+_LETTERS = """
+select count(*) as held from (
+    select * from {schema}.dead_letters d where d.stream_id = s.stream_id
+    order by d.topic, d.topic_id, d.partition, d.record_offset limit %(most_letters)s
+) d
+where (d.status is null or d.status <> %(replayed)s or d.state_batch is distinct from d.batch) and not exists (
+    select from {schema}.set_backs b
+    where b.stream_id = d.stream_id and b.topic = d.topic and b.partition = d.partition and b.batch >= d.batch
+        and b.position <= coalesce(d.position, d.record_offset)
+        and (b.origin_id = d.topic_id or b.origin_id = '' or d.topic_id = '')
+)
+"""
+_NO_LETTERS = "select 0 as held"
+"""For tables of an earlier version than 12, which say nothing of what became of a letter."""
 _SIZES = """
 select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes)::bigint from (
     select case when c.relname = any(%(tables)s) then c.relname else 'staging' end as table_name,
@@ -72,9 +84,24 @@ select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes):
         and (c.relname = any(%(tables)s) or c.relname ~ '^staging_[0-9a-f]{{16}}_[0-9]+$')
 ) found group by found.table_name
 """
-_TABLES = ("streams", "offsets", "batches", "failures", "dead_letters", "witnesses", "committables", "schema_versions")
+_TABLES = (
+    "streams",
+    "offsets",
+    "batches",
+    "failures",
+    "dead_letters",
+    "witnesses",
+    "committables",
+    "set_backs",
+    "backfills",
+    "replayed",
+    "schema_versions",
+)
 
 # A batch that was taken (AtMostOnce) is counted when its rows are in, so the count goes up to the one before it meanwhile.
+
+
+_NONE = (0, 0, None)
 
 
 class PostgresFleet:
@@ -112,11 +139,14 @@ class PostgresFleet:
             "landed": _WITHOUT_SEEDS,
             "unfinished": _UNFINISHED,
             "counted": str(BatchStatus.LANDED),
-            "open": str(FailureStatus.OPEN),
-            "lost": str(FailureStatus.LOST),
-            "quarantined": [str(status) for status in HELD],
+            "replayed": str(LetterStatus.REPLAYED),
+            "most_letters": MOST_LETTERS_COUNTED,
         }
-        return {row[0]: _landed_from(row[1:]) for row in self._answer(_LANDED, schema, values)}
+        with_letters = _LANDED.replace("{letters}", _LETTERS)
+        rows = self._answer(with_letters, schema, values) or self._answer(
+            _LANDED.replace("{letters}", _NO_LETTERS), schema, values
+        )
+        return {row[0]: _landed_from(row[1:]) for row in rows}
 
     def sizes(self, schema: str) -> tuple[TableSize, ...]:
         """Return how large each table of the schema's ledger is; none where there is no such schema.
@@ -132,8 +162,8 @@ class PostgresFleet:
             was_open = self._connection is not None
             try:
                 return self._asked(question, schema, values)
-            except psycopg2.errors.UndefinedTable:
-                return []  # no stream has ever been run against this schema
+            except (psycopg2.errors.UndefinedTable, psycopg2.errors.UndefinedColumn):
+                return []  # no stream has ever been run against this schema, or it is of a release that lacks what is asked
             except psycopg2.Error as problem:
                 self.close()
                 # A connection that was idle may have died since; a fresh one tells what is so.
@@ -159,8 +189,15 @@ class PostgresFleet:
 
 
 def _landed_from(row: tuple[Any, ...]) -> Landed:
-    landed_batch, last_landed_at, counted_until, positions, *counts, decided_at, decided_loads = row
-    landed = Landed(
+    landed_batch, last_landed_at, counted_until, positions, *counts, loads, decided_at, failed, letters = row
+    batches, records, rows, dead_letters = (count or 0 for count in counts)
+    # A status of a later release, or one that somebody has made up, is not to leave the streams beside it unmeasured.
+    found: dict[str, list[Any]] = {status: it for status, *it in failed}
+    open_ranges, failed_records, _ = found.get(FailureStatus.OPEN, _NONE)
+    lost_ranges, lost_records, _ = found.get(FailureStatus.LOST, _NONE)
+    replayed_ranges, replayed_records, _ = found.get(FailureStatus.REPLAYED, _NONE)
+    held = [found[status] for status in HELD if status in found]
+    return Landed(
         None if landed_batch is None else BatchNumber(landed_batch),
         last_landed_at,
         None if counted_until is None else BatchNumber(counted_until),
@@ -168,6 +205,20 @@ def _landed_from(row: tuple[Any, ...]) -> Landed:
             partition_from(topic, number, name): position_from(offset, wide)
             for topic, number, offset, name, wide in positions
         },
-        *(count or 0 for count in counts),
+        batches,
+        records,
+        rows,
+        dead_letters,
+        open_ranges=open_ranges,
+        lost_ranges=lost_ranges,
+        lost_records=lost_records,
+        quarantined_ranges=sum(ranges for ranges, _, _ in held),
+        quarantined_records=sum(records for _, records, _ in held),
+        decided_at=decided_at,
+        decided_loads=loads,
+        failed_records=failed_records,
+        replayed_ranges=replayed_ranges,
+        replayed_records=replayed_records,
+        quarantined_since=min((since for _, _, since in held), default=None),
+        letters_held=letters,
     )
-    return replace(landed, decided_at=decided_at, decided_loads=decided_loads or 0)

@@ -3,39 +3,74 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import psycopg2.errors
 import psycopg2.extensions
 
+from exactlyonce.connectors.postgres import bounded_reads
+from exactlyonce.connectors.postgres.bounded_reads import (
+    BOUNDED_FAILURES,
+    FAILURES,
+    PARTS,
+    SET_BACKS,
+    kept_from,
+    part_from,
+    within,
+)
 from exactlyonce.connectors.postgres.connection import PostgresAddress
-from exactlyonce.connectors.postgres.keys import LARGEST_OFFSET, partition_columns, partition_from
+from exactlyonce.connectors.postgres.keys import LARGEST_OFFSET, partition_columns
+from exactlyonce.connectors.postgres.letter_tables import MARKED_LETTERS_SINCE, NAMED_LETTERS_SINCE
+from exactlyonce.connectors.postgres.letters import (
+    LETTER_COLUMNS,
+    STATE_COLUMNS,
+    letter_from,
+    set_back_from,
+)
 from exactlyonce.connectors.postgres.migrating import only_row, quoted
 from exactlyonce.connectors.postgres.pool import ConnectionPool
-from exactlyonce.connectors.postgres.rows import FAILURE_COLUMNS, IN_ORDER, failure_from
-from exactlyonce.connectors.postgres.tables import NAMED_LETTERS_SINCE
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger.history import LetterKey, LetterPlace, RecordedFailure, RecordedLetter
-from exactlyonce.ledger.rows import FailureStatus
+from exactlyonce.ledger.held import HELD
+from exactlyonce.ledger.history import FailureSummary, LetterPlace, RecordedFailure, RecordedLetter, Span
+from exactlyonce.ledger.letter_generations import known_letter
+from exactlyonce.ledger.letters import LetterKey, LetterStatus, SetBack, status_of
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
-_FAILURES = f"""
-select {FAILURE_COLUMNS} from {{schema}}.failures f
-where stream_id = %s and status = any(%s) and (%s::bigint is null or batch = %s) {IN_ORDER} limit %s
+_OLDEST = "select min(changed_at) from {schema}.failures where stream_id = %(stream)s and status = any(%(statuses)s)"
+_SUMMED = """
+select coalesce(sum(
+    coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset)
+    - coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset)
+), 0) from {schema}.failures f
+where stream_id = %(stream)s and status = any(%(statuses)s) and changed_at > %(moment)s
+"""
+_LANDED = """
+select coalesce(sum(until_offset - from_offset), 0) from {schema}.failures f
+where stream_id = %(stream)s and status = %(status)s and starts_with(to_jsonb(f) ->> 'replay', %(by)s)
 """
 _OF_STREAM = "select * from {schema}.dead_letters where stream_id = %(stream)s"
 _IN_PARTITIONS = f"{_OF_STREAM} and topic = any(%(topics)s) and partition = any(%(numbers)s::bigint[])"
+_REPLAYED = """
+select count(*) from {schema}.dead_letters
+where stream_id = %(stream)s and status = %(status)s and state_batch = batch and starts_with(replay, %(by)s)
+"""
 _AT_PLACE = f"""
 {_IN_PARTITIONS} and record_offset = %(offset)s::bigint and position is null
 union all
 {_IN_PARTITIONS} and position = %(position)s::numeric
 """
 """Two queries, since each has an index of its own that leads to the letter."""
+_OF_KEYS = f"""
+{_OF_STREAM} and (topic, topic_id, partition, record_offset) in (
+    select * from unnest(%(topics)s::text[], %(topic_ids)s::text[], %(numbers)s::integer[], %(offsets)s::bigint[])
+)
+"""
 
 _PAGE = """
-select topic, topic_id, partition, record_offset, partition_name, coalesce(position, record_offset), batch, record_timestamp,
-    {content}, octet_length(value), created_at, place
+select {columns}, {content}, {state}, record_timestamp, octet_length(value), created_at, {place}
 from (
     select *, sum({bytes}) over (order by topic, topic_id, partition, record_offset
         rows between unbounded preceding and 1 preceding) as bytes_before
@@ -52,10 +87,26 @@ order by topic, topic_id, partition, record_offset
 """The length of a value is known without reading it. The first letter of a page is returned however large it is."""
 
 _WHOLE = {
-    "content": "key, value, error",
+    "columns": LETTER_COLUMNS,
+    "place": "place",
+    "state": STATE_COLUMNS,
+    "content": "error, key, value",
     "bytes": "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(error)",
 }
-_WITHOUT_CONTENT = {"content": "null::bytea, null::bytea, left(error, 1000)", "bytes": "0"}
+_BOUNDED_STATE = "left(status, 300), left(replay, 300), left(life, 300), state_batch"
+_WITHOUT_CONTENT = {
+    "columns": (
+        "left(topic, 2200), left(topic_id, 300), partition, record_offset, left(partition_name, 2200), "
+        "coalesce(position, record_offset), batch"
+    ),
+    "place": "case when octet_length(place::text) <= 2000 then place end",
+    "content": "left(error, 1000), null::bytea, null::bytea",
+    "state": _BOUNDED_STATE,
+    "bytes": "0",
+}
+"""A page of these is in the operator's memory, so no text is longer than a driver writes it."""
+_WITHOUT_STATE = "null, null, null, null"
+_RESTART = " Once it is upgraded, restart the stream (spec.restartNonce): a replay migrates nothing."
 _LARGEST_NUMBER = 2**31 - 1
 """Of a partition, in its column."""
 _BEFORE_ALL: LetterKey = ("", "", -1, -1)
@@ -72,8 +123,10 @@ class Questions:
         """Return a statement with `{schema}` replaced by the quoted schema."""
         return _named(statement, self.schema)
 
-    def require_version(self, version: int, what: str) -> None:
+    def require_version(self, version: int, what: str, *, of_replay: bool = False) -> None:
         """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
+
+        An operator that was upgraded migrates when it starts a driver, and not `of_replay`: that needs a restart of the stream.
 
         Raises:
             LedgerRefused: saying that the operator has to be upgraded first.
@@ -83,25 +136,88 @@ class Questions:
             raise LedgerRefused(
                 f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
                 "upgrade the operator first, which migrates the schema before its next attempt."
+                + (_RESTART if of_replay else "")
             )
 
     def kept_failures(
-        self, stream_id: str, statuses: Collection[FailureStatus], batch: BatchNumber | None, most: int
+        self,
+        stream_id: str,
+        statuses: Collection[FailureStatus],
+        batches: Collection[BatchNumber] | None,
+        most: int,
+        most_characters: int | None = None,
     ) -> tuple[RecordedFailure, ...]:
         """Return failed ranges."""
-        rows = self._asked(_FAILURES, (stream_id, [str(status) for status in statuses], batch, batch, most))
-        return tuple(_kept_failure(row) for row in rows)
+        numbers = None if batches is None else [int(batch) for batch in sorted(batches)]
+        values = (stream_id, [str(status) for status in statuses], numbers, numbers, most)
+        if most_characters is None:
+            return tuple(kept_from(row) for row in self._asked(FAILURES, values))
+        most_bytes = bounded_reads.MOST_BYTES
+        rows = self._asked(BOUNDED_FAILURES, (most_characters, *values, most_bytes))
+        return tuple(kept_from(row) for row in within(rows, f"The failed ranges of {stream_id}", most_bytes))
+
+    def parts_of(
+        self, stream_id: str, statuses: Collection[FailureStatus], spans: Sequence[Span], most: int
+    ) -> tuple[FailureRow, ...]:
+        """Return what begins in some spans, counted by the database where it is not in quarantine."""
+        topics, numbers = (
+            zip(*(partition_columns(span.partition)[:2] for span in spans), strict=True) if spans else ((), ())
+        )
+        values = {"stream": stream_id, "statuses": [str(it) for it in statuses], "held": [str(it) for it in HELD]}
+        places = {"batches": [int(span.batch) for span in spans], "topics": list(topics), "numbers": list(numbers)}
+        ends = {"firsts": [span.from_offset for span in spans], "untils": [span.until_offset for span in spans]}
+        return tuple(part_from(row) for row in self._asked(PARTS, {**values, **places, **ends, "most": most}))
+
+    def summed_failures(
+        self, stream_id: str, statuses: Collection[FailureStatus], moments: Sequence[datetime]
+    ) -> FailureSummary:
+        """Return what there is, counted by the database."""
+        wanted = {"stream": stream_id, "statuses": [str(status) for status in statuses]}
+        found = [self._asked(_SUMMED, {**wanted, "moment": moment}) for moment in moments]
+        (oldest,) = self._asked(_OLDEST, wanted) or [(None,)]
+        return FailureSummary(oldest[0], tuple(int(rows[0][0]) if rows else 0 for rows in found))
 
     def kept_letters(
         self, stream_id: str, place: LetterPlace | None, after: LetterKey | None, most: int, most_bytes: int | None
     ) -> tuple[RecordedLetter, ...]:
         """Return dead letters, in the order of the table's primary key."""
-        if self._installed_version() == 0:
+        return self._letters(stream_id, letters_query(stream_id, place, after, most, most_bytes))
+
+    def replayed_records(self, stream_id: str, by: str) -> int:
+        """Return how many records some replays have landed, counted by the database."""
+        rows = self._asked(_LANDED, {"stream": stream_id, "status": str(FailureStatus.REPLAYED), "by": by})
+        return int(rows[0][0]) if rows else 0
+
+    def replayed_letters(self, stream_id: str, by: str) -> int:
+        """Return how many dead letters were landed by some replays, counted by the database."""
+        if self._installed_version() < MARKED_LETTERS_SINCE:
+            return 0
+        rows = self._asked(_REPLAYED, {"stream": stream_id, "status": str(LetterStatus.REPLAYED), "by": by})
+        return int(rows[0][0]) if rows else 0
+
+    def letters_of(
+        self, stream_id: str, keys: Collection[LetterKey], most_bytes: int | None
+    ) -> tuple[RecordedLetter, ...]:
+        """Return the dead letters with these keys, in the order of the table's primary key."""
+        return self._letters(stream_id, letters_of_keys(stream_id, keys, most_bytes))
+
+    def _letters(self, stream_id: str, query: tuple[str, dict[str, object]]) -> tuple[RecordedLetter, ...]:
+        version = self._installed_version()
+        if version == 0:
             return ()  # no stream has ever been run against this database
         self.require_version(NAMED_LETTERS_SINCE, "a list of dead letters")
-        statement, values = letters_query(stream_id, place, after, most, most_bytes)
-        rows = self._asked(statement, values)
-        return tuple(_kept_letter(row) for row in rows)
+        statement, values = query
+        says_state = version >= MARKED_LETTERS_SINCE
+        for columns in () if says_state else (_BOUNDED_STATE, STATE_COLUMNS):
+            statement = statement.replace(columns, _WITHOUT_STATE)
+        found = self._asked(statement, values)
+        # Asked later than the letters: one that the stream was set back before meanwhile is told as what it is now.
+        of_stream = self._asked("select generation from {schema}.streams where stream_id = %s", (stream_id,))
+        generation = of_stream[0][0] if of_stream else None
+        most_bytes = bounded_reads.MOST_BYTES
+        rows = self._asked(SET_BACKS, (stream_id, most_bytes)) if says_state else []
+        set_backs = [set_back_from(row) for row in within(rows, f"The resets of {stream_id}", most_bytes)]
+        return tuple(_kept_letter(row, generation, set_backs) for row in found)
 
     def _asked(self, statement: str, values: Sequence[object] | Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Return the rows; a database that no stream has been run against has none."""
@@ -140,30 +256,38 @@ def letters_query(
         values["position"] = place.position
         values["offset"] = place.position if place.position <= LARGEST_OFFSET else None
         letters = _AT_PLACE
+    return _page(letters, most_bytes), values
+
+
+def letters_of_keys(
+    stream_id: str, keys: Collection[LetterKey], most_bytes: int | None
+) -> tuple[str, dict[str, object]]:
+    """Return the statement of the dead letters with some keys, with `{schema}` in it, and its values."""
+    topics, topic_ids, numbers, offsets = ([key[place] for key in keys] for place in range(4))
+    first = dict(zip(("topic", "topic_id", "partition", "record_offset"), _BEFORE_ALL, strict=True))
+    values = {"stream": stream_id, "most": len(keys), "most_bytes": most_bytes or 0, **first}
+    values |= {"topics": topics, "topic_ids": topic_ids, "numbers": numbers, "offsets": offsets}
+    return _page(_OF_KEYS, most_bytes), values
+
+
+def _page(letters: str, most_bytes: int | None) -> str:
     chosen = _WITHOUT_CONTENT if most_bytes is None else _WHOLE
-    return _PAGE.format(schema="{schema}", letters=letters, **chosen), values
+    return _PAGE.format(schema="{schema}", letters=letters, **chosen)
 
 
-def _kept_failure(row: Sequence[Any]) -> RecordedFailure:
-    """Return the failed range of a row."""
-    return RecordedFailure(failure_from(row), row[-1])
-
-
-def _kept_letter(row: Sequence[Any]) -> RecordedLetter:
+def _kept_letter(row: Sequence[Any], generation: int | None, set_backs: Sequence[SetBack]) -> RecordedLetter:
     """Return the dead letter of a row."""
-    topic, topic_id, number, offset, name, position, batch, timestamp, key, value, error, size, created_at, place = row
+    *columns, timestamp, size, created_at, place = row
+    key, value = columns.pop(8), columns.pop(8)
+    letter = known_letter(letter_from(columns), generation, set_backs)
     return RecordedLetter(
-        partition_from(topic, number, name),
-        int(position),
-        topic_id,
-        BatchNumber(batch),
+        letter,
+        status_of(letter, set_backs),
         timestamp,
         None if key is None else bytes(key),
         None if value is None else bytes(value),
-        error,
         created_at,
         place,
-        (topic, topic_id, number, offset),
         size,
     )
 

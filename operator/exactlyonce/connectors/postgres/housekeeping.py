@@ -7,8 +7,8 @@ from typing import Any
 
 from exactlyonce.connectors.postgres.expiry import DELETE_BATCHES, DELETE_DEAD_LETTERS, DELETE_FAILURES
 from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, range_columns
+from exactlyonce.connectors.postgres.letters import LetterStatements
 from exactlyonce.connectors.postgres.rows import FAILURE_COLUMNS, IN_ORDER, failure_from
-from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.ledger.rows import (
     BatchStatus,
     Excess,
@@ -20,7 +20,7 @@ from exactlyonce.positions.ranges import BatchNumber
 _FAILURE_KEY = ("stream_id", "batch", "topic", "partition", "from_offset")
 
 
-class Housekeeping(Statements):
+class Housekeeping(LetterStatements):
     """What is said of records that did not land, and the removal of what is old."""
 
     def write_failures(self, stream_id: str, failures: tuple[FailureRow, ...]) -> None:

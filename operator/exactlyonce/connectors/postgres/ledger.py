@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import psycopg2
 import psycopg2.extensions
 
+from exactlyonce.connectors.postgres.bounded_reads import OVERLAPS, overlap_from, overlap_values
 from exactlyonce.connectors.postgres.connection import (
     MARGIN_SECONDS,
     Limits,
@@ -19,14 +20,17 @@ from exactlyonce.connectors.postgres.connection import (
 )
 from exactlyonce.connectors.postgres.history import Questions
 from exactlyonce.connectors.postgres.lasting import find_passing
+from exactlyonce.connectors.postgres.letters import BACKFILLS, recorded_backfill
 from exactlyonce.connectors.postgres.migrating import create_schema, is_latest, migrate, only_row, quoted
 from exactlyonce.connectors.postgres.pool import ConnectionPool
+from exactlyonce.connectors.postgres.replay_tables import BACKFILLS_SINCE, REPLAYED_SINCE
 from exactlyonce.connectors.postgres.rows import LOOK, view_from
 from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
-from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView, Owner
+from exactlyonce.ledger.history import Overlap, RecordedBackfill, Stretch
+from exactlyonce.ledger.rows import DatabaseIdentity, FailureStatus, LedgerView, Owner
 
 DEFAULT_SCHEMA = "exactlyonce"
 _COMMIT_IN_MEMORY = "set local synchronous_commit = off"
@@ -165,6 +169,47 @@ class PostgresLedger(Questions):
     def keeps_origins(self, transaction: Statements) -> bool:
         """Whether the ledger was migrated to keep which records a failed range is of."""
         return self._has_column(transaction, "failures", "origin_id")
+
+    def keeps_states_of_letters(self, transaction: Statements) -> bool:
+        """Whether the ledger was migrated to say what became of a dead letter."""
+        return self._has_column(transaction, "dead_letters", "state_batch")
+
+    def overlaps_of(
+        self, stream_id: str, statuses: Collection[FailureStatus], stretches: Sequence[Stretch], by: str
+    ) -> tuple[Overlap, ...]:
+        """Return how many records are in failed ranges, summed by the database."""
+        rows = self._asked(OVERLAPS, overlap_values(stream_id, statuses, stretches, by))
+        return tuple(overlap_from(row) for row in rows)
+
+    def kept_backfills(self, stream_id: str) -> tuple[RecordedBackfill, ...]:
+        """Return the backfills of a stream; a schema of a release that kept none has none."""
+        return tuple(recorded_backfill(row) for row in self._asked(BACKFILLS, (stream_id,)))
+
+    def require_backfills(self, transaction: Statements) -> None:
+        """Require that the ledger was migrated to keep backfills.
+
+        Raises:
+            LedgerRefused: if it was not; an operator of this release does that.
+        """
+        if not self._has_column(transaction, "backfills", "parts"):
+            self.require_version(BACKFILLS_SINCE, "a backfill into another table", of_replay=True)
+
+    def keeps_replayed(self, transaction: Statements) -> bool:
+        """Whether the ledger was migrated to keep what replays make visible elsewhere; a driver may be newer."""
+        return self._has_column(transaction, "replayed", "committable")
+
+    def require_replayed(self, transaction: Statements) -> None:
+        """Require that it was.
+
+        Raises:
+            LedgerRefused: if not; an operator of this release does that.
+        """
+        if not self.keeps_replayed(transaction):
+            self.require_version(REPLAYED_SINCE, "a replay into files", of_replay=True)
+
+    def keeps_sinks(self, transaction: Statements) -> bool:
+        """Whether the ledger was migrated to say into what a stream lands."""
+        return self._has_column(transaction, "streams", "sink_epoch")
 
     def _has_column(self, transaction: Statements, table: str, name: str) -> bool:
         if (table, name) not in self._columns:

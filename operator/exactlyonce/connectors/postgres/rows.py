@@ -43,6 +43,15 @@ FAILURE_COLUMNS = """
     to_jsonb(f) ->> 'origin_id', to_jsonb(f) ->> 'fingerprint', to_jsonb(f) ->> 'life', to_jsonb(f) ->> 'replay',
     given_up is null, created_at, changed_at
 """
+BOUNDED_FAILURE_COLUMNS = """
+    batch, left(topic, 2200) as topic, partition, left(to_jsonb(f) ->> 'partition_name', 2200),
+    coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset) as first,
+    coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), status, left(brokers, 300), left(error, %s),
+    left(to_jsonb(f) ->> 'origin_id', 300),
+    case when length(to_jsonb(f) ->> 'fingerprint') <= 1000 then to_jsonb(f) ->> 'fingerprint' end,
+    left(to_jsonb(f) ->> 'life', 300), left(to_jsonb(f) ->> 'replay', 300), given_up is null, created_at, changed_at
+"""
+"""The same, each no longer than a driver writes it: what is in a tenant's database is as long as the tenant likes."""
 IN_ORDER = "order by batch, topic, partition, first"
 
 LOOK = f"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 from pydantic import BeforeValidator, Field
 
@@ -24,6 +24,15 @@ TableName = Annotated[
     matches(rf"{_NAME}(\.{_NAME})?", "write it as table or schema.table, and a name with a dot in double quotes"),
 ]
 ColumnName = Annotated[str, Field(min_length=1, max_length=63)]
+
+
+_PLACE = "table "
+
+
+def names_in(table: str) -> tuple[str, ...]:
+    """Return the names of which a table's name, or its landing place, consists, without their quotes."""
+    found = re.findall(r'"((?:[^"]|"")+)"|([^."]+)', table.removeprefix(_PLACE))
+    return tuple(quoted.replace('""', '"') if quoted else plain for quoted, plain in found)
 
 
 class Write(StrEnum):
@@ -146,6 +155,15 @@ class PostgresSink(Model):
         return None
 
     @property
+    def landing_place(self) -> str:
+        """The table."""
+        return f"{_PLACE}{self.table}"
+
+    def into(self, table: str) -> Self:
+        """Return the sink with another table."""
+        return self.model_validate({**self.to_document(), "table": table})
+
+    @property
     def combined(self) -> dict[str, Combine]:
         """How each column that is merged is combined, by its name."""
         return {merged.column: merged.combine for merged in self.merge}
@@ -153,10 +171,7 @@ class PostgresSink(Model):
     @property
     def table_names(self) -> tuple[str, ...]:
         """The names of which `table` consists, without their quotes."""
-        return tuple(
-            quoted.replace('""', '"') if quoted else plain
-            for quoted, plain in re.findall(r'"((?:[^"]|"")+)"|([^."]+)', self.table)
-        )
+        return names_in(self.table)
 
 
 SINK = PostgresSink

@@ -48,6 +48,10 @@ class Statements:
             self._ledger.require_version(NAMES_SINCE, "a source with named partitions or large positions")
         return False
 
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """Return what a statement yields."""
+        return self._rows(statement, *values)
+
     def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._ledger.own_errors(), self.cursor() as cursor:
             cursor.execute(self._ledger.named(statement), values or None)

@@ -15,13 +15,18 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from exactlyonce.connectors.doris.broker_answers import Job, LoadCancelled, Loaded, NoJob, Runs
-from exactlyonce.connectors.doris.staging import StagingLocation
+from exactlyonce.connectors.doris.staging import OF_A_LOAD, SEQUENCE_COLUMN, StagingLocation
 from exactlyonce.errors import Refused, StoreUnreachable
-from exactlyonce.ledger.decided import Committable
+from exactlyonce.ledger.decided import Committable, StagedFile
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.schema.places import S3_PREFIX
 from exactlyonce_spark.connectors.doris.client import Body, DorisClient, DorisUnreachable
-from exactlyonce_spark.connectors.doris.query_client import QueryClient, StatementRefused, literal_properties
+from exactlyonce_spark.connectors.doris.query_client import (
+    QueryClient,
+    StatementRefused,
+    TooManyJobs,
+    literal_properties,
+)
 from exactlyonce_spark.connectors.doris.staging_folder import StagingFolder
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.sql_text import quoted
@@ -29,6 +34,7 @@ from exactlyonce_spark.staged_loads import (
     Cancelled,
     End,
     Finished,
+    NotTakenNow,
     Outcome,
     StagedLoads,
     SubmissionRefused,
@@ -79,7 +85,8 @@ class StagingWriter:
                     raise
                 self.pause(float(2 << number))
             else:
-                return PreparedLoad(label, "", rows, staged_file=f"{self.folder.location}/{path}")
+                staged = StagedFile(f"{self.folder.location}/{path}", service=self.folder.service)
+                return PreparedLoad(label, "", rows, staged=staged)
         raise AssertionError("the last try returns or raises")
 
 
@@ -117,6 +124,11 @@ class DorisStagedLoads(StagedLoads):
                 f"Doris does not take the broker load {committable.label} of the decided batch: {problem}. Nothing of it is "
                 "loaded; the next driver submits it again."
             ) from None
+        except TooManyJobs as problem:
+            raise NotTakenNow(
+                f"Doris does not take the broker load {committable.label} of the decided batch now: {problem}. The next driver "
+                "submits it again; a higher desired_max_waiting_jobs of the frontends lets more loads wait."
+            ) from None
 
     def outcome_of(self, committable: Committable) -> Outcome:
         """Ask for the jobs of a label until they have ended."""
@@ -146,9 +158,9 @@ class DorisStagedLoads(StagedLoads):
     def is_there(self, committable: Committable) -> bool:
         """Whether the file of a load is in the folder."""
         assert committable.staged is not None, "it waits in a file"
-        return self.folder.holds(self._path(committable.staged.name))
+        return self.folder.holds(self._path(committable.staged))
 
-    def remove(self, file: str) -> None:
+    def remove(self, file: StagedFile) -> None:
         """Remove a file."""
         self.folder.remove(self._path(file))
 
@@ -164,7 +176,7 @@ class DorisStagedLoads(StagedLoads):
         for path in self.folder.paths_below(folder_of(self.labels)):
             epoch = path.rpartition("/")[2].partition(".")[0]
             if path.endswith(_TYPE) and epoch.isascii() and epoch.isdigit() and len(epoch) <= 19:
-                yield WaitingFile(f"{self.folder.location}/{path}", Epoch(int(epoch)))
+                yield WaitingFile(StagedFile(f"{self.folder.location}/{path}"), Epoch(int(epoch)))
 
     def _job(self, label: str) -> Job:
         """Return what Doris says of a label. It hides jobs from who may not load, so that is asked before none is believed.
@@ -179,27 +191,32 @@ class DorisStagedLoads(StagedLoads):
         self.client.require_right_to_load()
         return job
 
-    def _path(self, file: str) -> str:
+    def _path(self, file: StagedFile) -> str:
         """Return the path of a file in the folder.
 
         Raises:
-            FileElsewhere: if it is in another one, where nothing would be removed.
+            FileElsewhere: if it is in another one, or at another service: it would not be removed.
         """
-        if not file.startswith(f"{self.folder.location}/"):
+        if not file.name.startswith(f"{self.folder.location}/"):
             raise FileElsewhere(
-                f"A decided load waits in {file}, which is not below sink.doris.stagingLocation ({self.folder.location}): give "
-                "the former location back until the batch has landed."
+                f"A decided load waits in {file.name}, which is not below sink.doris.stagingLocation ({self.folder.location}): "
+                "name the former location again until the batch has landed."
             )
-        return file.removeprefix(f"{self.folder.location}/")
+        if file.service and file.service != self.folder.service:
+            raise FileElsewhere(
+                f"A decided load waits in {file.name} at {file.service}, and sink.doris.stagingLocation.endpoint names "
+                f"{self.folder.service}: name the former endpoint again until the batch has landed."
+            )
+        return file.name.removeprefix(f"{self.folder.location}/")
 
     def _statement(self, committable: Committable) -> tuple[str, Sequence[str]]:
         """Return the statement of a load, with %s for each value. Rows are as strict as those of a stream load."""
         assert committable.staged is not None, "it waits in a file"
-        path = self._path(committable.staged.name)
+        path = self._path(committable.staged)
         if path.removesuffix(_TYPE).split(".")[-2] != _digest(self.columns):
             raise OtherColumns(
                 f"The decided load {committable.label} waits in {committable.staged.name}, whose rows have other columns than "
-                f"the query has now ({', '.join(self.columns)}): give the former transform back until the batch has landed."
+                f"the query has now ({', '.join(self.columns)}): use the former transform until the batch has landed."
             )
         database, label, table = map(_named, (self.client.database, committable.label, self.client.table))
         columns = ", ".join(map(_named, self.columns))
@@ -207,7 +224,7 @@ class DorisStagedLoads(StagedLoads):
         of_storage, storage_values = literal_properties(self._storage())
         of_load, load_values = literal_properties(
             {
-                **self.client.properties,
+                **{name: self.client.properties[name] for name in OF_A_LOAD if name in self.client.properties},
                 "timeout": str(int(self.client.load_seconds)),
                 "strict_mode": "true",
                 "max_filter_ratio": "0",
@@ -216,10 +233,18 @@ class DorisStagedLoads(StagedLoads):
         )
         statement = (
             f"LOAD LABEL {database}.{label} (DATA INFILE (%s) INTO TABLE {table} FORMAT AS %s ({columns}) "
-            f"PROPERTIES {of_format}) WITH S3 {of_storage} PROPERTIES {of_load}"
+            f"{self._order()}PROPERTIES {of_format}) WITH S3 {of_storage} PROPERTIES {of_load}"
         )
         file = f"s3://{committable.staged.name.removeprefix(S3_PREFIX)}"
         return statement, (file, "json", *format_values, *storage_values, *load_values)
+
+    def _order(self) -> str:
+        """Return the clause that names the column by which Doris chooses among rows of one key.
+
+        Source: docs/…/data-modification/load-and-export/BROKER-LOAD.md, `ORDER BY`; sequence-column-manual.md.
+        """
+        sequence = self.client.properties.get(SEQUENCE_COLUMN)
+        return "" if sequence is None else f"ORDER BY {_named(sequence)} "
 
     def _storage(self) -> dict[str, str]:
         """Source: docs/data-operate/import/import-way/broker-load-manual.md of Doris, and its page on S3."""

@@ -10,6 +10,7 @@ import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from ssl import SSLContext
 from typing import TypeVar
 from urllib.parse import quote
 
@@ -23,17 +24,31 @@ from exactlyonce.connectors.doris.answers import (
     label_state,
     load_answer,
     settled_answer,
+    why_not_now,
 )
 from exactlyonce.connectors.doris.table import DorisTable, table_of
 from exactlyonce.errors import OutcomeUnknown, RefusedOutside, Unreachable
-from exactlyonce_spark.connectors.doris.exchange import Answer, NoAnswer, Node, NotConnected, Request, TooLate, exchange
+from exactlyonce_spark.connectors.doris.exchange import (
+    Answer,
+    NoAnswer,
+    Node,
+    NotConnected,
+    NotTrusted,
+    Piece,
+    Request,
+    TooLate,
+    exchange,
+)
+from exactlyonce_spark.connectors.doris.load_headers import load_headers
 from exactlyonce_spark.connectors.doris.redirects import (
     RedirectRefused,
     address_of,
     address_of_redirected,
     redirected,
 )
+from exactlyonce_spark.connectors.doris.tls import PLAIN, Trust
 
+_SERVER_FAILED = 500
 _REDIRECTS = (301, 302, 303, 307, 308)
 _REFUSALS = {
     401: "the login is wrong",
@@ -42,7 +57,7 @@ _REFUSALS = {
 }
 _T = TypeVar("_T")
 
-Body = Callable[[], Iterable[bytes]]
+Body = Callable[[], Iterable[Piece]]
 """Gives the bytes of a load, the same ones each time it is called."""
 
 
@@ -52,6 +67,10 @@ class DorisUnreachable(Unreachable):
 
 class DorisRefused(RefusedOutside):
     """Doris refuses: a login, a right, a table that is not there, rows that do not fit."""
+
+
+class _NotNow(Exception):
+    """A frontend answers that it cannot do what it is asked at present; another one may."""
 
 
 class LoadUnanswered(OutcomeUnknown):
@@ -97,6 +116,7 @@ class DorisClient:
     load_seconds: float = 600.0
     properties: Mapping[str, str] = field(default_factory=dict)
     computed: Sequence[tuple[str, str]] = ()
+    trust: Trust = PLAIN
 
     def load(self, label: str, columns: Sequence[str], body: Body) -> LoadAnswer:
         """Send JSON lines with these columns under a label, to be prepared.
@@ -110,14 +130,14 @@ class DorisClient:
         request = Request(
             "PUT",
             path,
-            {**self._login(), **self.properties, **_load_headers(label, columns, self.computed, self.load_seconds)},
+            {**self._login(), **self.properties, **load_headers(label, columns, self.computed, self.load_seconds)},
         )
         asked = self._asked_frontend(request)
         if isinstance(asked, Answer):
             return self._read(asked, lambda content: load_answer(content, label))
         node, address = asked
         try:
-            answer = exchange(node, address, request, body(), self.load_seconds)
+            answer = self._exchange(node, address, request, self.trust.backends, body())
             return load_answer(answer.content, label)
         except NotConnected as problem:
             raise self._backend_is_away(node, problem) from None
@@ -145,7 +165,7 @@ class DorisClient:
         node, address = asked
         try:
             return self._read(
-                exchange(node, address, request, None, self.request_seconds),
+                self._exchange(node, address, request, self.trust.backends),
                 lambda content: settled_answer(content, transaction_id),
             )
         except NotConnected as problem:
@@ -170,7 +190,11 @@ class DorisClient:
             DorisUnreachable, DorisRefused: as they say.
         """
         path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_schema"
-        return table_of_answer(self._read(self._answer_of_frontend(path), data_of), f"{self.database}.{self.table}")
+        try:
+            return table_of(self._read(self._answer_of_frontend(path), data_of))
+        except Unreadable as problem:
+            told = f"{self.database}.{self.table} is not a table of Doris that takes loads ({problem})."
+            raise DorisRefused(told) from None
 
     def require_right_to_load(self) -> None:
         """Require that the login may load: a frontend says which backend would take a load, and nothing is sent there.
@@ -179,7 +203,7 @@ class DorisClient:
             DorisRefused, DorisUnreachable: as they say.
         """
         path = f"/api/{quote(self.database, safe='')}/{quote(self.table, safe='')}/_stream_load"
-        request = Request("PUT", path, {**self._login(), **_load_headers("right", (), (), self.load_seconds)})
+        request = Request("PUT", path, {**self._login(), **load_headers("right", (), (), self.load_seconds)})
         asked = self._asked_frontend(request)
         if isinstance(asked, Answer):
             raise self._refused(self._read(asked, lambda content: load_answer(content, "right")))
@@ -188,43 +212,71 @@ class DorisClient:
         return {"Authorization": self.login.header}
 
     def _answer_of_frontend(self, path: str) -> Answer:
-        """Ask a frontend; one that is not the master may send us to it."""
-        request = Request("GET", path, self._login())
-        asked = self._asked_frontend(request)
-        if isinstance(asked, Answer):
-            return asked
-        node, address = asked
-        try:
-            return exchange(node, address, request, None, self.request_seconds)
-        except (NotConnected, NoAnswer) as problem:
-            raise DorisUnreachable(f"The frontend {node} of Doris does not answer ({problem}).") from None
+        """Ask the frontends. One that is not the master sends us to it, also where it has not heard yet that it is gone."""
+        request, problems = Request("GET", path, self._login()), []
+        for node in self.frontends:
+            who = str(node)
+            try:
+                asked = self._asked(node, request)
+                if isinstance(asked, Answer):
+                    return asked
+                who = f"{asked[0]}, to which {node} sends us"
+                return self._told(*asked, request)
+            except (NotConnected, NoAnswer, _NotNow) as problem:
+                problems.append(f"{who}: {problem}")
+        raise DorisUnreachable(
+            f"No frontend of Doris answers ({'; '.join(problems)}). Check sink.doris.frontends, and the network to them."
+        )
 
     def _asked_frontend(self, request: Request) -> Answer | tuple[Node, str]:
-        """Return the answer of the first frontend that gives one, or the node and address to which it sends us."""
+        """Return the answer of the first frontend that gives one, or the node and address to which it sends us.
+
+        A frontend does nothing by itself with such a request but tell where it is to be sent, so the next one may be asked it.
+        """
         problems = []
         for node in self.frontends:
             try:
-                address = address_of(node)
-                answer = exchange(node, address, request, None, self.request_seconds)
-            except (NotConnected, NoAnswer) as problem:
+                return self._asked(node, request)
+            except (NotConnected, NoAnswer, _NotNow) as problem:
                 problems.append(f"{node}: {problem}")
-            else:
-                return self._whereto(node, address, answer, request)
-        raise DorisUnreachable(f"No frontend of Doris answers ({'; '.join(problems)}).")
+        raise DorisUnreachable(
+            f"No frontend of Doris answers ({'; '.join(problems)}). Check sink.doris.frontends, and the network to them."
+        )
+
+    def _asked(self, node: Node, request: Request) -> Answer | tuple[Node, str]:
+        address = address_of(node)
+        return self._whereto(node, address, self._told(node, address, request), request)
+
+    def _exchange(
+        self, node: Node, address: str, request: Request, tls: SSLContext | None, body: Iterable[Piece] | None = None
+    ) -> Answer:
+        seconds = self.request_seconds if body is None else self.load_seconds
+        try:
+            return exchange(node, address, request, body, seconds, tls)
+        except NotTrusted as problem:
+            raise DorisRefused(str(problem)) from None
+
+    def _told(self, node: Node, address: str, request: Request) -> Answer:
+        """Return the answer of a frontend that can give one at present."""
+        answer = self._exchange(node, address, request, self.trust.frontends)
+        reason = f"HTTP {answer.status}" if answer.status >= _SERVER_FAILED else why_not_now(answer.content)
+        if reason is not None:
+            raise _NotNow(reason)
+        return answer
 
     def _whereto(self, node: Node, address: str, answer: Answer, request: Request) -> Answer | tuple[Node, str]:
         if answer.status not in _REDIRECTS:
             return answer
         try:
-            there = redirected(answer.location, request.path)
+            there = redirected(answer.location, request.path, self.trust.schemes(request.method))
             return there, address_of_redirected(there, address)
         except NotConnected as problem:
+            if request.method == "GET":
+                raise
             raise self._backend_is_away(there, problem) from None
         except RedirectRefused as problem:
-            raise DorisRefused(
-                f"The frontend {node} of Doris sends us {problem}; nothing was sent there. Let Doris name its servers "
-                "by addresses that this network reaches (SHOW BACKENDS lists them)."
-            ) from None
+            told = f"The frontend {node} of Doris sends us {problem}; nothing was sent there. {problem.advice}"
+            raise DorisRefused(told) from None
 
     def _backend_is_away(self, node: Node, problem: NotConnected) -> DorisUnreachable:
         return DorisUnreachable(
@@ -246,36 +298,3 @@ class DorisClient:
 
     def _refused(self, reason: object) -> DorisRefused:
         return DorisRefused(f"Doris refuses {self.login.user} at {self.database}.{self.table}: {reason}.")
-
-
-def table_of_answer(data: object, name: str) -> DorisTable:
-    """Return the table of a `_schema`'s data.
-
-    Raises:
-        DorisRefused: if it takes no loads.
-    """
-    try:
-        return table_of(data)
-    except Unreadable as problem:
-        raise DorisRefused(f"{name} is no table of Doris that takes loads ({problem}).") from None
-
-
-def _load_headers(
-    label: str, columns: Sequence[str], computed: Sequence[tuple[str, str]], seconds: float
-) -> dict[str, str]:
-    """Headers of a load. What does not fit is refused: no row is filtered, and no value silently becomes NULL."""
-    return {
-        "Expect": "100-continue",
-        "label": label,
-        "two_phase_commit": "true",
-        "format": "json",
-        "read_json_by_line": "true",
-        "num_as_string": "true",
-        "strict_mode": "true",
-        "max_filter_ratio": "0",
-        "timezone": "+00:00",
-        "timeout": str(int(seconds)),
-        "columns": ",".join(
-            (*(f"`{name}`" for name in columns), *(f"`{name}`={expression}" for name, expression in computed))
-        ),
-    }

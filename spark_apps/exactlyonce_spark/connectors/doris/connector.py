@@ -9,7 +9,7 @@ from exactlyonce.api.recovery import OnBatchTooLarge
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.doris.answers import NotSettled, Settled
-from exactlyonce.connectors.doris.spec import SECRET_KEYS, USER, DorisSink, LabelFormat
+from exactlyonce.connectors.doris.spec import CERTIFICATE, SECRET_KEYS, USER, DorisSink, LabelFormat
 from exactlyonce.connectors.doris.staging import READER_KEYS
 from exactlyonce.connectors.doris.table import DorisTable
 from exactlyonce.errors import SecretMissing
@@ -26,6 +26,7 @@ from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.query_client import QueryClient
 from exactlyonce_spark.connectors.doris.staging_folder import FolderOnS3
 from exactlyonce_spark.connectors.doris.target import DorisTarget
+from exactlyonce_spark.connectors.doris.tls import trust_of
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
 from exactlyonce_spark.load_labels import LoadLabels
 
@@ -155,7 +156,7 @@ def query_client_of(sink: DorisSink, client: DorisClient, reader: Mapping[str, s
     """Return the client of the frontends' query port, which tells nothing of the reader's login."""
     nodes = tuple(Node(node.host, sink.query_port) for node in client.frontends)
     hidden = tuple(reader[key] for key in READER_KEYS if key in reader)
-    return QueryClient(nodes, client.login, client.database, client.request_seconds, hidden)
+    return QueryClient(nodes, client.login, client.database, client.request_seconds, hidden, client.trust.backends)
 
 
 def broker_loads_of(sink: DorisSink, secrets: Secrets, target: DorisTarget) -> DorisStagedLoads | None:
@@ -204,6 +205,7 @@ def client_of(sink: DorisSink, secrets: Secrets) -> DorisClient:
 
     Raises:
         SecretMissing: if the secret lacks a key; the password may be empty.
+        CertificateUnfit: if what it has for a CA is not a certificate.
     """
     login = {key: value.strip() for key, value in secrets(sink.secret_ref).items() if key in SECRET_KEYS}
     lacking = [key for key in SECRET_KEYS if key not in login or (key == USER and not login[key])]
@@ -213,6 +215,7 @@ def client_of(sink: DorisSink, secrets: Secrets) -> DorisClient:
             f"both {' and '.join(SECRET_KEYS)}, of which the password may be empty."
         )
     user, password = (login[key] for key in SECRET_KEYS)
+    certificates = secrets(sink.secret_ref).get(CERTIFICATE, "").strip()
     return DorisClient(
         tuple(Node(host, port) for host, port in sink.nodes),
         Login(user, password),
@@ -221,6 +224,7 @@ def client_of(sink: DorisSink, secrets: Secrets) -> DorisClient:
         load_seconds=sink.load_timeout.total_seconds(),
         properties=sink.properties,
         computed=sink.told_columns.computed,
+        trust=trust_of(sink.tls, certificates),
     )
 
 

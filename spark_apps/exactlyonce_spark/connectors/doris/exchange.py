@@ -9,16 +9,23 @@ from __future__ import annotations
 import http.client
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeAlias
+
+from exactlyonce.bounded_text import one_line
+from exactlyonce_spark.connectors.doris.tls import SecureSocket
 
 MOST_ANSWER_BYTES = 4 << 20
 CONNECT_SECONDS = 10.0
 CONTINUE_SECONDS = 5.0
 """So long we wait to be asked for a body; then it is sent, as HTTP has it for servers that never ask."""
-_STATUS_LINE_BYTES = len(b"HTTP/1.1 100")
+_CONTINUE = b"HTTP/1.1 100"
+Piece: TypeAlias = bytes | memoryview
+"""Some bytes of a load. A view is of Arrow's own memory, since each copy of a load is time of a core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,16 @@ class NotConnected(Exception):
     """No connection, so nothing was sent; `str()` says why, and holds no text of a server."""
 
 
+class NotTrusted(Exception):
+    """The certificate of a server is not trusted, and nothing was sent; `str()` says why, and what to do."""
+
+    def __init__(self, node: Node, problem: ssl.SSLCertVerificationError) -> None:
+        super().__init__(
+            f"The certificate of {node} is not trusted ({one_line(problem.verify_message)}), so nothing was sent: put that of "
+            "its CA, as PEM, into the key ca.crt of the secret that sink.doris.secretRef names."
+        )
+
+
 class NoAnswer(Exception):
     """The request was sent, and no whole answer came: it may have taken effect, or may take effect later."""
 
@@ -68,18 +85,33 @@ class TooLate(NoAnswer):
     """The request was under way for as long as it may take."""
 
 
-def exchange(node: Node, address: str, request: Request, body: Iterable[bytes] | None, seconds: float) -> Answer:
-    """Send a request to a node, at this address of it, and return its answer.
+def exchange(
+    node: Node,
+    address: str,
+    request: Request,
+    body: Iterable[Piece] | None,
+    seconds: float,
+    context: ssl.SSLContext | None = None,
+) -> Answer:
+    """Send a request to a node, at this address of it, and return its answer; with TLS, if there is a `context`.
 
     What `body` raises is raised as it is, and the server never sees the end of such a body.
 
     Raises:
-        NotConnected, NoAnswer: as they say.
+        NotConnected, NotTrusted, NoAnswer: as they say.
     """
     connection = http.client.HTTPConnection(address, node.port, timeout=min(seconds, CONNECT_SECONDS))
     try:
         try:
             connection.connect()
+            if context is not None:
+                connection.sock = secure = SecureSocket(connection.sock, context, node.host)
+                with _ended_after(secure, CONNECT_SECONDS):
+                    secure.shake_hands()
+        except ssl.SSLCertVerificationError as problem:
+            raise NotTrusted(node, problem) from None
+        except ssl.SSLError:
+            raise NotConnected("it does not speak TLS, or no version of it that we speak") from None
         except OSError as problem:
             raise NotConnected(_reason(problem)) from None
         connection.sock.settimeout(None)  # `_ended_after` is the limit, of the whole and not of each step
@@ -90,7 +122,7 @@ def exchange(node: Node, address: str, request: Request, body: Iterable[bytes] |
 
 
 def _exchanged(
-    connection: http.client.HTTPConnection, node: Node, request: Request, body: Iterable[bytes] | None
+    connection: http.client.HTTPConnection, node: Node, request: Request, body: Iterable[Piece] | None
 ) -> Answer:
     try:
         _send_header(connection, node, request, chunked=body is not None)
@@ -118,23 +150,32 @@ def _send_header(connection: http.client.HTTPConnection, node: Node, request: Re
     connection.endheaders()
 
 
-def _is_asked_for_body(sock: socket.socket) -> bool:
+def _is_asked_for_body(sock: socket.socket | SecureSocket) -> bool:
     """Whether the server asks for the body; not where it has answered already. The answer is left to be read."""
+    if isinstance(sock, SecureSocket):
+        first = sock.first(len(_CONTINUE), CONTINUE_SECONDS)
+        return first is None or first == _CONTINUE
     readable, _, _ = select.select([sock], [], [], CONTINUE_SECONDS)
     if not readable:
         return True
-    return sock.recv(_STATUS_LINE_BYTES, socket.MSG_PEEK | socket.MSG_WAITALL).endswith(b" 100")
+    return sock.recv(len(_CONTINUE), socket.MSG_PEEK | socket.MSG_WAITALL) == _CONTINUE
 
 
-def _send_body(connection: http.client.HTTPConnection, body: Iterable[bytes]) -> None:
-    """Send a body in chunks, until the server takes no more: its answer may say why."""
+def _send_body(connection: http.client.HTTPConnection, body: Iterable[Piece]) -> None:
+    """Send a body in chunks, until the server takes no more: its answer may say why.
+
+    A piece is sent as it is, between the lines of its chunk: to put them together would copy each load once more.
+    """
+    before = b""
     for piece in body:
-        if piece and not _is_sent(connection, b"%x\r\n%b\r\n" % (len(piece), piece)):
-            return
-    _is_sent(connection, b"0\r\n\r\n")
+        if piece:
+            if not (_is_sent(connection, before + b"%x\r\n" % len(piece)) and _is_sent(connection, piece)):
+                return
+            before = b"\r\n"
+    _is_sent(connection, before + b"0\r\n\r\n")
 
 
-def _is_sent(connection: http.client.HTTPConnection, data: bytes) -> bool:
+def _is_sent(connection: http.client.HTTPConnection, data: Piece) -> bool:
     try:
         connection.send(data)
     except OSError:
@@ -153,7 +194,7 @@ def _answer(connection: http.client.HTTPConnection) -> Answer:
 
 
 @contextmanager
-def _ended_after(sock: socket.socket, seconds: float) -> Iterator[None]:
+def _ended_after(sock: socket.socket | SecureSocket, seconds: float) -> Iterator[None]:
     """End the connection after so many seconds, however slowly the other side reads or writes.
 
     Raises:

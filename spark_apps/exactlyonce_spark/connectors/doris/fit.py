@@ -23,6 +23,11 @@ _TEXTS = ("CHAR", "VARCHAR", "STRING", "TEXT")
 _JSON = ("JSON", "JSONB", "VARIANT")
 _DATES = ("DATE", "DATEV2")
 _TIMES = ("DATETIME", "DATETIMEV2")
+_PLAIN = (
+    *("tinyint", "smallint", "int", "bigint", "decimal", "float", "double", "boolean"),
+    *("date", "timestamp", "timestamp_ntz"),
+)
+"""Types of Spark whose cast to a text gives letters, digits, - + . : and a space: ToStringBase.scala of Spark 4.2."""
 _NESTED = ("struct<", "array<", "map<")
 _COMPUTED = ("BITMAP", "HLL", "QUANTILE_STATE", "AGG_STATE")
 _OF_UNTOLD_ELEMENTS = ("ARRAY", "MAP", "STRUCT")
@@ -37,9 +42,14 @@ class TableUnfit(Refused):
 
 @dataclass(frozen=True, slots=True)
 class DorisFit(FittedColumn):
-    """A column by its name in the table; `is_document`: the expression gives JSON, which goes into the row as it is."""
+    """A column by its name in the table.
+
+    `is_document`: the expression gives JSON, which goes into the row as it is. `is_plain`: it makes a text of a number, a time
+    or a truth value, in which JSON escapes nothing.
+    """
 
     is_document: bool = False
+    is_plain: bool = False
 
 
 NOTHING_TOLD = columns_of(())
@@ -59,7 +69,7 @@ def fit_columns(
     for column in columns:
         target = table.column(column.name)
         if target is None:
-            fitted.append(DorisFit(column.name, _text(column)))
+            fitted.append(DorisFit(column.name, _text(column), is_plain=_is_plain(column.spark_type)))
             continue
         fit = _fit(column, target)
         if fit is None:
@@ -123,6 +133,10 @@ def _told_problems(columns: Sequence[YieldedColumn], table: DorisTable, told: Co
     ]
 
 
+def _is_plain(spark_type: str) -> bool:
+    return spark_type.split("(")[0] in _PLAIN
+
+
 def _text(column: YieldedColumn) -> str:
     """Return the expression of a column that only expressions of Doris read: as text."""
     name = quoted(column.name)
@@ -143,7 +157,7 @@ def _fit(column: YieldedColumn, target: DorisColumn) -> DorisFit | None:
     rule = _RULES.get(spark.split("(")[0])
     if rule is None or not rule(spark, target):
         return None
-    return DorisFit(target.name, _expression(name, spark, target))
+    return DorisFit(target.name, _expression(name, spark, target), is_plain=_is_plain(spark))
 
 
 def _expression(name: str, spark: str, target: DorisColumn) -> str:

@@ -7,8 +7,9 @@ since a statement may have a login in it.
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,9 +19,9 @@ from pymysql.constants import CR
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.doris.answers import Unreadable
-from exactlyonce.connectors.doris.broker_answers import Job, is_refused_statement, job_of
+from exactlyonce.connectors.doris.broker_answers import Job, is_refused_statement, is_statement_for_later, job_of
 from exactlyonce_spark.connectors.doris.client import DorisRefused, DorisUnreachable, Login
-from exactlyonce_spark.connectors.doris.exchange import CONNECT_SECONDS, Node
+from exactlyonce_spark.connectors.doris.exchange import CONNECT_SECONDS, Node, NotTrusted
 from exactlyonce_spark.sql_text import quoted
 
 _MOST_JOBS = 100
@@ -38,11 +39,16 @@ class StatementRefused(Exception):
     """Doris makes no job of a statement; `str()` is its reason, on one line."""
 
 
+class TooManyJobs(Exception):
+    """Doris makes no job of a statement as long as so many others wait; `str()` is its reason, on one line."""
+
+
 @dataclass(frozen=True)
 class QueryClient:
     """The frontends by their query port; the first one that answers is asked, or has the master answer.
 
-    `hidden` are values that are taken out of whatever Doris says of a load, such as a login that stands in statements.
+    With a `context`, nothing is said but by TLS, to a server that it trusts. `hidden` are values that are taken out of whatever
+    Doris says of a load, such as a login that stands in statements.
     """
 
     frontends: tuple[Node, ...]
@@ -50,6 +56,7 @@ class QueryClient:
     database: str
     request_seconds: float = 30.0
     hidden: Sequence[str] = field(default=(), repr=False)
+    context: ssl.SSLContext | None = field(default=None, repr=False)
 
     def now_milliseconds(self) -> int:
         """Return the frontend's clock, in Unix milliseconds; it counts whole seconds.
@@ -90,7 +97,7 @@ class QueryClient:
         """Send a statement that makes a job, once.
 
         Raises:
-            StatementRefused: if Doris answers that it makes none.
+            StatementRefused, TooManyJobs: if Doris answers that it makes none.
             DorisUnreachable: if nothing was sent, or if it was sent and nothing is known of it.
         """
         with self._connected() as connection:
@@ -99,6 +106,8 @@ class QueryClient:
                     cursor.execute(statement, values)
             except pymysql.err.MySQLError as problem:
                 code, said = _told(problem)
+                if not _is_of_client(code) and is_statement_for_later(said):
+                    raise TooManyJobs(one_line(hidden_in(said, self.hidden))) from None
                 if not _is_of_client(code) and is_refused_statement(code, said):
                     raise StatementRefused(_of_statement(said, self.hidden)) from None
                 raise DorisUnreachable(
@@ -107,19 +116,19 @@ class QueryClient:
                 ) from None
 
     def _asked(self, question: Callable[[Any], _T]) -> _T:
-        with self._connected() as connection:
+        """Return the answer of the first frontend that gives one; a question may be asked again."""
+        problems = []
+        for node in self.frontends:
             try:
-                with connection.cursor(pymysql.cursors.DictCursor) as cursor:
+                with closing(self._connection(node)) as one, one.cursor(pymysql.cursors.DictCursor) as cursor:
                     return question(cursor)
             except pymysql.err.MySQLError as problem:
-                code, said = _told(problem)
-                if not _is_of_client(code) and is_refused_statement(code, said):
-                    raise self._refused(said) from None
-                raise DorisUnreachable(
-                    f"A frontend of Doris does not answer a question ({_shown(code, said)})."
-                ) from None
+                problems.append(f"{node}: {self._problem(node, problem)}")
             except Unreadable as problem:
-                raise DorisUnreachable(f"A frontend of Doris answered what Doris never does ({problem}).") from None
+                problems.append(f"{node}: it answered what Doris never does ({problem})")
+        raise DorisUnreachable(
+            f"No frontend of Doris answers at its query port ({'; '.join(problems)}). Check sink.doris.queryPort and frontends."
+        )
 
     @contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -128,17 +137,27 @@ class QueryClient:
             try:
                 connection = self._connection(node)
             except pymysql.err.MySQLError as problem:
-                code, said = _told(problem)
-                if not _is_of_client(code) and is_refused_statement(code, said):
-                    raise self._refused(said) from None
-                problems.append(f"{node}: {_shown(code, said)}")
+                problems.append(f"{node}: {self._problem(node, problem)}")
             else:
-                try:
+                with closing(connection):
                     yield connection
-                finally:
-                    connection.close()
                 return
-        raise DorisUnreachable(f"No frontend of Doris answers at its query port ({'; '.join(problems)}).")
+        raise DorisUnreachable(
+            f"No frontend of Doris answers at its query port ({'; '.join(problems)}). Check sink.doris.queryPort and frontends."
+        )
+
+    def _problem(self, node: Node, problem: pymysql.err.MySQLError) -> str:
+        """Return what another frontend may not say.
+
+        Raises:
+            DorisRefused: if each of them would say the same, or if one is not trusted, which a person has to look at.
+        """
+        if isinstance(cause := getattr(problem, "original_exception", None), ssl.SSLCertVerificationError):
+            raise DorisRefused(str(NotTrusted(node, cause))) from None
+        code, said = _told(problem)
+        if not _is_of_client(code) and is_refused_statement(code, said):
+            raise self._refused(said) from None
+        return _shown(code, said)
 
     def _connection(self, node: Node) -> Any:
         return pymysql.connect(
@@ -151,6 +170,7 @@ class QueryClient:
             connect_timeout=int(CONNECT_SECONDS),
             read_timeout=self.request_seconds,
             write_timeout=self.request_seconds,
+            ssl=self.context,
         )
 
     def _told(self, row: Mapping[str, object]) -> dict[str, object]:

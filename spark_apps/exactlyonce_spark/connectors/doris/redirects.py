@@ -2,15 +2,16 @@
 
 A frontend answers each load with the address of a backend, and whoever listens there gets the login and the rows, so it is
 trusted with both already. What it must not get is a request that it could not make itself: from the network of an executor,
-to a service that takes requests of whoever reaches it. So: one redirect, by HTTP, to the very path that was asked for, and to
-no address that is the executor's own or that of its machine. What stands in the Location beside host and port, such as the
-password that Doris puts there, is neither used nor told.
+to a service that takes requests of whoever reaches it. So: one redirect, by HTTP or HTTPS as the stream says, to the very path
+that was asked for, and to no address that is the executor's own or that of its machine. What stands in the Location beside host
+and port, such as the password that Doris puts there, is neither used nor told.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -31,12 +32,27 @@ _GIVES_RIGHTS = tuple(
 """Services that give a machine its rights, at addresses that are not of the machine; the usual one, 169.254.169.254, is."""
 
 
+_ADDRESSES = "Let Doris name its servers by addresses that this network reaches (SHOW BACKENDS lists them)."
+_SPEAKS_TLS = (
+    "It speaks TLS: set sink.doris.tls, and name its port for TLS in sink.doris.frontends (https_port of fe.conf, 8050 by "
+    "default); where a batch is decided, keep a former address beside it until that batch has landed."
+)
+_SPEAKS_NO_TLS = (
+    "sink.doris.tls: All needs enable_tls at every server of Doris; with enable_https, which covers frontends alone, set "
+    "Frontends; login and rows then go to backends unencrypted."
+)
+
+
 class RedirectRefused(Exception):
-    """A server sends us where we do not go; `str()` says why."""
+    """A server sends us where we do not go; `str()` says why, and `advice` what a person can do."""
+
+    def __init__(self, why: str, advice: str = _ADDRESSES) -> None:
+        super().__init__(why)
+        self.advice = advice
 
 
-def redirected(location: str | None, path: str) -> Node:
-    """Return the node that a Location names, for a request of this path.
+def redirected(location: str | None, path: str, schemes: Collection[str] = ("http",)) -> Node:
+    """Return the node that a Location of one of these schemes names, for a request of this path.
 
     Raises:
         RedirectRefused: if it is no such Location.
@@ -48,8 +64,10 @@ def redirected(location: str | None, path: str) -> Node:
         raise RedirectRefused("to what is not an address") from None
     if not host or not port or len(host) > 253 or not host.isprintable():
         raise RedirectRefused("to what is not an address")
-    if found.scheme != "http":
-        raise RedirectRefused("away from http")
+    if found.scheme not in schemes:
+        wanted = " or ".join(schemes)
+        advice = {"https": _SPEAKS_TLS, "http": _SPEAKS_NO_TLS}.get(found.scheme, _ADDRESSES)
+        raise RedirectRefused(f"away from {wanted}, which is what sink.doris.tls asks for", advice)
     if unquote(found.path) != unquote(urlsplit(path).path):
         raise RedirectRefused("to another path")
     return Node(host, port)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from exactlyonce.checkpoint.locations import service_of
 from exactlyonce.connectors.doris.staging import StagingLocation
+from exactlyonce_spark.connectors.doris.exchange import Piece
 
 if TYPE_CHECKING:
     from exactlyonce.checkpoint.s3 import S3LogStore
@@ -26,7 +27,12 @@ class StagingFolder(Protocol):
         """The folder, as s3a://bucket/folder."""
         ...
 
-    def put(self, path: str, pieces: Iterable[bytes]) -> None:
+    @property
+    def service(self) -> str:
+        """Which service has the folder: another one may have a folder of the same name."""
+        ...
+
+    def put(self, path: str, pieces: Iterable[Piece]) -> None:
         """Write a file, which appears as a whole; the request that makes it appear is sent once.
 
         Where this raises, it may appear later.
@@ -58,7 +64,12 @@ class FolderOnS3:
         """The folder."""
         return self.staging.place.location
 
-    def put(self, path: str, pieces: Iterable[bytes]) -> None:
+    @property
+    def service(self) -> str:
+        """The service: Amazon has each bucket once, whatever its region."""
+        return self.staging.endpoint or "Amazon S3"
+
+    def put(self, path: str, pieces: Iterable[Piece]) -> None:
         """Write a file by way of the task's own disk; a large one in parts, which appear by one last request."""
         with tempfile.TemporaryDirectory(prefix="exactlyonce-staged-") as folder:
             file = Path(folder) / "rows"

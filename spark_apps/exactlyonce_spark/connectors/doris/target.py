@@ -11,6 +11,7 @@ from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.doris.broker_loads import DorisStagedLoads, StagingWriter
 from exactlyonce_spark.connectors.doris.client import Body, DorisUnreachable, Operation
+from exactlyonce_spark.connectors.doris.exchange import Piece
 from exactlyonce_spark.connectors.doris.fit import DorisFit
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.published_labels import published_label
@@ -49,9 +50,10 @@ class DorisTarget(TwoPhaseTarget):
             return None
         names = [column.name for column in self.columns]
         documents = frozenset(column.name for column in self.columns if column.is_document)
+        plain = frozenset(column.name for column in self.columns if column.is_plain)
 
-        def body() -> Iterator[bytes]:
-            return lines_of_batches(pieces, names, documents)
+        def body() -> Iterator[Piece]:
+            return lines_of_batches(pieces, names, documents, plain)
 
         if self.staging is None or self.stages_from_bytes is None:
             return self.load(batch, part, names, body, count)
@@ -115,6 +117,19 @@ class DorisTarget(TwoPhaseTarget):
         """The ids of transactions are a database's, and two clusters have the same ones: one frontend must still be named."""
         (table, _, frontends), (table_now, _, frontends_now) = place.rpartition(_AT), self.place.rpartition(_AT)
         return table == table_now and not set(frontends.split(", ")).isdisjoint(frontends_now.split(", "))
+
+    def how_to_come_back(self, place: str) -> str:
+        """A port for TLS is another one, and so may the names of the servers be.
+
+        Nothing else says that they are the same: two clusters behind one host differ in the port alone, and the other one may
+        have a transaction of the same id.
+        """
+        if place.rpartition(_AT)[0] != self.place.rpartition(_AT)[0]:
+            return ""
+        return (
+            "If these are the same servers by other addresses, as after TLS was turned on, list one of the former addresses in "
+            "sink.doris.frontends, behind the new ones, until the batch has landed."
+        )
 
     def how_to_find_out(self, in_doubt: Sequence[Committable]) -> str:
         """Name the statement by the id, then the log that outlives it, then the table itself.

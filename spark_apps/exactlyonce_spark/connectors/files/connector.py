@@ -6,18 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from exactlyonce.api.format import FormatType
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.store import OutputStore
-from exactlyonce.connectors.files.columns import (
-    POSITION_COLUMNS,
-    ColumnsUnfit,
-    Type,
-    require_columns,
-    require_positions,
-)
+from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import Author
 from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.connectors.files.spec import FilesSink
@@ -25,8 +18,11 @@ from exactlyonce.connectors.files.tenancy import Tenant
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
+from exactlyonce_spark.connectors.files.as_yielded import fit_files
+from exactlyonce_spark.connectors.files.replaying import PreparedFolderOfReplay
 from exactlyonce_spark.connectors.files.source_reader import FolderRecords
 from exactlyonce_spark.connectors.files.target import FilesTarget
+from exactlyonce_spark.connectors.files.told_waiting import WaitingReader, new_file
 from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, YieldedColumn
 from exactlyonce_spark.manifest_landing import recover_manifests
 
@@ -47,19 +43,8 @@ class PreparedFolder:
         self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
     ) -> tuple[FittedColumn, ...]:
         """Return the columns, which are handed over as they are."""
-        names = [column.name for column in yielded]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ColumnsUnfit(
-                f"The query yields {', '.join(twice)} more than once; rename one of them in the transform."
-            )
-        if self.sink.include_positions:
-            types = {column.name: column.type_document for column in yielded}
-            require_positions(types, {part.value: name for name, part in positions.items()})
-            self._renamed = {name: POSITION_COLUMNS[part.value] for name, part in positions.items()}
-        self._columns = {column.name: column.type_document for column in yielded}
-        require_columns(self._columns, self.sink.format, self.sink.partition_by)
-        return tuple(FittedColumn(name, f"`{name.replace('`', '``')}`") for name in names)
+        self._columns, self._renamed, fitted = fit_files(self.sink, yielded, positions)
+        return fitted
 
     def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[FilesTarget, NoTasks]:
         """Return the folder, which is the stream's and shows all that has landed."""
@@ -83,6 +68,15 @@ class FilesConnector:
         store = open_folder(sink.place_on_s3 or sink.path, secrets(sink.secret_ref))
         return PreparedFolder(sink, store, ledger, permit, Author.of(stream))
 
+    def prepare_replay(
+        self, spec: StreamSpec, ledger: Ledger, stream_id: str, secrets: Secrets
+    ) -> PreparedFolderOfReplay:
+        """Return the folder; nothing is written before the columns are known."""
+        sink = spec.sink.spec
+        assert isinstance(sink, FilesSink), "the registry gives each connector its own spec"
+        store = open_folder(sink.place_on_s3 or sink.path, secrets(sink.secret_ref))
+        return PreparedFolderOfReplay(sink, store, ledger, stream_id)
+
 
 class FolderConnector:
     """Folders as sources."""
@@ -91,7 +85,9 @@ class FolderConnector:
         """Return the reader of a stream."""
         source = spec.source.spec
         assert isinstance(source, FilesSource), "the registry gives each connector its own spec"
-        return FolderRecords(source, spec.checkpoint, spec.source.format.type is FormatType.RAW)
+        file = new_file()
+        told = None if file is None else WaitingReader(file)
+        return FolderRecords(source, spec.checkpoint, spec.source.format, told=told)
 
     def load_classes(self, session: Any) -> None:
         """Load nothing: the reader is written in Python."""

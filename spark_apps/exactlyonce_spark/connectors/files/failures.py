@@ -25,7 +25,7 @@ _NOT_HELD = re.compile(r"\w+ files cannot hold a value of column .+?(?=\.? SQLST
 def unwritable(why: str) -> str:
     """Return the message for a folder that takes no files."""
     return (
-        f"No file can be written to the path of sink.files ({why}); nothing was landed by this. Make the path writable, or "
+        f"No file can be written to the sink's folder ({why}); nothing was landed by this. Make the folder writable, or "
         "free space on it."
     )
 
@@ -50,7 +50,10 @@ def _recognise(text: str) -> Recognised | None:
     found = _NOT_HELD.search(text)
     if found is None:
         return None
-    advice = "Nothing of its batch has landed; convert it in the transform, or choose another sink.files.format."
+    advice = (
+        "Nothing of its batch has landed; convert it in the transform, or, in a folder of files, choose another "
+        "sink.files.format."
+    )
     return Recognised("ValueNotHeld", f"{found[0].rstrip('.')}. {advice}")
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from exactlyonce.connectors.files.source_lines import Line
+from exactlyonce.connectors.files.source_lines import FileUnreadable, Line
 from exactlyonce.connectors.files.source_lists import FileLists, Known, rebuilt
-from exactlyonce.connectors.files.source_plan import FileLimit, cut, late, names, settled, unread
+from exactlyonce.connectors.files.source_plan import FileLimit, Told, cut, late, names, settled, unread, waiting
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after, count_of
 from exactlyonce.errors import Refused
 
@@ -93,9 +93,25 @@ class FolderPlanner:
     """Plans the batches of one query."""
 
     def __init__(
-        self, folder: Folder, lists: FileLists, limit: FileLimit, ready: Ready, clock: Clock | None = None
+        self,
+        folder: Folder,
+        lists: FileLists,
+        limit: FileLimit,
+        ready: Ready,
+        clock: Clock | None = None,
+        records_in: Callable[[SourceFile], int] | None = None,
+        left_out: Callable[[Folder], tuple[SourceFile, ...]] = lambda _folder: (),
+        tell: Callable[[Told], None] = lambda _told: None,
     ) -> None:
+        """`records_in` counts the records of a file, where they are not its lines.
+
+        `left_out` returns what a new stream counts as read and never reads; it is asked until a file has been planned.
+        `tell` is told what has not landed, each time that the folder was listed, and with a batch what is left after it.
+        """
+        self._tell = tell
         self._folder = folder
+        self._count = records_in or self._lines_in
+        self._left_out = left_out
         self._lists = lists
         self._limit = limit
         self._ready = ready
@@ -125,14 +141,21 @@ class FolderPlanner:
             FilesGone: if some that were planned behind the start are gone.
             OriginMissing, SourceRefused, SourceUnreachable, FileUnreadable: if the folder cannot be listed.
             StoreUnreachable: if the list cannot be written.
+            ListUnfit: if something else is where a list belongs.
         """
         self._stand_at(start)
-        batch, took_seconds = self._next()
+        if start == NOTHING_READ and (left_out := self._left_out(self._folder)):
+            log.info("Left out of %s, since the stream starts behind them: %s.", self._folder.location, names(left_out))
+            return self._plan(start, left_out)
+        batch, took_seconds = self._next(start)
         if not batch:
             if self._only is None:
                 self._clock.sleep(max(_PAUSE_SECONDS, _PAUSE_SHARE * took_seconds))
             return start
         self._tell_late(batch)
+        return self._plan(start, batch)
+
+    def _plan(self, start: int, batch: Sequence[SourceFile]) -> int:
         end = after(start, batch)
         self._stands(end, self._lists.record(self._known, start, batch), batch)
         return end
@@ -142,7 +165,7 @@ class FolderPlanner:
 
         Raises:
             FilesUnknown: if nothing says which ones they are.
-            StoreUnreachable: if the lists cannot be read.
+            StoreUnreachable, ListUnfit: if the lists cannot be read.
         """
         if self._at == end:
             part = self._known.files[count_of(start) :]
@@ -156,20 +179,25 @@ class FolderPlanner:
             raise self._unknown(end)
         return found
 
-    def _next(self) -> tuple[tuple[SourceFile, ...], float]:
+    def _next(self, start: int) -> tuple[tuple[SourceFile, ...], float]:
         """Return the files of the next batch, and how many seconds the folder took to list."""
         began = self._clock.elapsed_seconds()
         until = self._settled_until()
         listed = self._folder.files()
         took_seconds = self._clock.elapsed_seconds() - began
-        found = unread(self._folder.location, listed, self._read)
+        every = unread(self._folder.location, listed, self._read)
+        self._tell(Told(waiting(every)))  # what is planned next is among it: it has not landed either
         # Again each time: a driver that this one has superseded may still remove what had landed by its ledger.
         if self._planned_beyond:
             self._require_there({file.path for file in listed})
-        self._clean([file for file in listed if file.path in self._read])
+        self._clean([file for file in listed if (known := self._read.get(file.path)) and not known.is_left_out])
         only = self._only
-        found = settled(found, until) if only is None else tuple(file for file in found if file in only)
-        return cut(found, self._limit, self._records_in, latest_first=self._ready.latest_first), took_seconds
+        found = settled(every, until) if only is None else tuple(file for file in every if file in only)
+        batch = cut(found, self._limit, self._records_in, latest_first=self._ready.latest_first)
+        if batch:
+            # Spark asks again at the next trigger, which may be an hour away: by then these have long landed.
+            self._tell(Told(waiting(every), waiting(set(every).difference(batch)), after(start, batch)))
+        return batch, took_seconds
 
     def _clean(self, landed: Sequence[SourceFile]) -> None:
         """Take away what has landed: a batch is planned where the one before it has landed, or where the ledger stands."""
@@ -214,14 +242,19 @@ class FolderPlanner:
         gone: dict[str, SourceFile] = {}
         naming: list[str] = []
         for place, files in self._planned_beyond.items():
-            absent = {path: file for path, file in files.items() if path not in self._read and path not in there}
+            absent = {
+                path: file
+                for path, file in files.items()
+                if not file.is_left_out and path not in self._read and path not in there
+            }
             gone |= absent
             naming += [place] if absent else []
         if gone:
             raise FilesGone(
                 f"Planned into a batch and gone from {self._folder.location}: {names(gone.values())}. By the ledger their "
                 "records have not landed: their batch never did, or the ledger was restored or reset to an earlier time. Put "
-                f"the files back; or, if the stream is to continue without their records, remove the lists that name them: "
+                "the files back; or, if the stream is to continue without their records, remove the lists that name them, "
+                "which gives up every file in them that is gone (they hold each name, one per line): "
                 f"{', '.join(naming)}."
             )
 
@@ -241,6 +274,14 @@ class FolderPlanner:
             )
 
     def _records_in(self, file: SourceFile) -> int:
+        """Return how many records a file has. One that cannot be read is a batch of its own, which its tasks fail."""
+        try:
+            return self._count(file)
+        except FileUnreadable as problem:
+            log.warning("%s", problem)
+            return self._limit.records or 0
+
+    def _lines_in(self, file: SourceFile) -> int:
         return sum(1 for _ in self._folder.lines(file))
 
     def _unknown(self, position: int) -> FilesUnknown:

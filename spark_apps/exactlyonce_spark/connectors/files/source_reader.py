@@ -1,4 +1,4 @@
-"""A folder as a source inside Spark: its lines as DataFrames."""
+"""A folder as a source inside Spark: its lines or rows as DataFrames."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.format import Format, FormatType
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
@@ -15,7 +16,9 @@ from exactlyonce.positions.ranges import Ranges
 
 # What its tasks raise comes back as text, and is told apart by the errors that this process knows.
 from exactlyonce_spark.connectors.files.source_planner import FilesUnknown as FilesUnknown
+from exactlyonce_spark.connectors.files.told_waiting import WaitingReader
 from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
+from exactlyonce_spark.metrics import NotLanded
 
 _VIEW = {
     "_file": "file",
@@ -26,23 +29,40 @@ _VIEW = {
     "_position": "position",
     "_key": "cast(null as binary)",
 }
-_WHERE = "concat(' in file ', _folder, '/', _file, ' line ', _line)"
-_PLACE = "to_json(named_struct('folder', folder, 'file', file, 'line', line))"
+_ROW_VIEW = {name.replace("_line", "_row"): column.replace("line", "`row`") for name, column in _VIEW.items()}
+
+
+def _where(unit: str) -> str:
+    return f"concat(' in file ', _folder, '/', _file, ' {unit} ', _{unit})"
+
+
+def _place(unit: str) -> str:
+    return f"to_json(named_struct('folder', folder, 'file', file, '{unit}', `{unit}`))"
 
 
 @dataclass(frozen=True)
 class FolderRecords:
-    """A `SourceReader` over a folder. `blank_lines`: whether a line without anything in it is a record."""
+    """A `SourceReader` over a folder; its planner tells in the file of `told` how much waits, if one is given."""
 
     spec: FilesSource
     checkpoint: Checkpoint
-    blank_lines: bool
+    format: Format
     codec: FolderCodec = CODEC
+    told: WaitingReader | None = None
+
+    def not_landed(self) -> NotLanded | None:
+        """Return what waits in the folder by the planner's latest listing; None until it has listed it."""
+        return None if self.told is None else self.told.not_landed()
+
+    def note_landed(self) -> None:
+        """Note that the batch that was planned last has landed."""
+        if self.told is not None:
+            self.told.note_landed()
 
     @property
     def reserved(self) -> tuple[str, ...]:
         """The names that the view `source` has of a folder."""
-        return tuple(_VIEW)
+        return tuple(self._view)
 
     @property
     def position_columns(self) -> Mapping[str, PositionPart]:
@@ -59,17 +79,18 @@ class FolderRecords:
         return True
 
     def columns(self, records: Any) -> RecordColumns:
-        """Return the columns of lines."""
+        """Return the columns of lines or rows."""
+        unit = "row" if self.format.type.is_columnar else "line"
         return RecordColumns(
-            _VIEW,
+            self._view,
             "_key",
-            _WHERE,
+            _where(unit),
             "folder",
             "partition",
             "position",
             "modification_time",
             "cast(null as binary)",
-            place=_PLACE,
+            place=_place(unit),
         )
 
     def stream(self, session: Any, partitions: int, most: int | None) -> Any:
@@ -86,10 +107,20 @@ class FolderRecords:
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""
 
+    @property
+    def _view(self) -> Mapping[str, str]:
+        return _ROW_VIEW if self.format.type.is_columnar else _VIEW
+
     def _options(self, session: Any) -> dict[str, str]:
         from exactlyonce_spark.connectors.files.source_records import Place
         from exactlyonce_spark.connectors.files.source_rows import Taken
 
+        columns: str | None = None
+        if self.format.type.is_columnar:
+            from exactlyonce_spark.connectors.files.columnar_schema import columnar_schema
+            from exactlyonce_spark.formats import parse_schema
+
+            columns = columnar_schema(parse_schema(self.format, self.reserved)).json()
         spec = self.spec
         s3 = spec.place_on_s3
         return Place(
@@ -97,13 +128,18 @@ class FolderRecords:
             None if s3 is None else s3.model_dump_json(by_alias=True, exclude_none=True),
             spec.file_names,
             spec.recursive,
-            Taken(spec.header_lines, self.blank_lines),
+            Taken(spec.header_lines, self.format.type is FormatType.RAW),
             spec.min_file_age.total_seconds(),
             spec.latest_first,
             spec.clean_source is CleanSource.DELETE,
             spec.archive_path,
             self.checkpoint.model_dump_json(by_alias=True, exclude_none=True),
             max(1, int(session.sparkContext.defaultParallelism)),
+            self.format.type,
+            columns,
+            spec.start.milliseconds,
+            spec.start.checkpoint,
+            None if self.told is None else self.told.path,
         ).options()
 
 

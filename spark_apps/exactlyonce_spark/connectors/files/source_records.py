@@ -7,39 +7,49 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from exactlyonce.api.checkpoint import Checkpoint
+from exactlyonce.api.format import FormatType
 from exactlyonce.checkpoint.folders import open_folder, open_versions
 from exactlyonce.checkpoint.generation import SOURCE_FOLDER
 from exactlyonce.connectors.files.source_folder import LocalFolder
 from exactlyonce.connectors.files.source_lines import NameFilter
 from exactlyonce.connectors.files.source_lists import FileLists, folder_of
-from exactlyonce.connectors.files.source_plan import FileLimit
-from exactlyonce.connectors.files.source_position import from_text, to_text
+from exactlyonce.connectors.files.source_plan import FileLimit, left_out_before
+from exactlyonce.connectors.files.source_position import SourceFile, from_text, to_text
 from exactlyonce.connectors.files.source_spec import KEY
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_mounted
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce.schema.model import SecretRef
-from exactlyonce.schema.places import S3Place
+from exactlyonce.schema.places import S3Place, is_on_s3, plain_path
+from exactlyonce_spark.connectors.files.columnar import count_rows
+from exactlyonce_spark.connectors.files.columnar_schema import schema_of_rows
 from exactlyonce_spark.connectors.files.source_planner import Folder, FolderPlanner, Ready
 from exactlyonce_spark.connectors.files.source_rows import (
     SCHEMA,
     PlacedFile,
     Taken,
     arrow_batches,
+    columnar_batches,
     placed,
     shared_out,
 )
+from exactlyonce_spark.connectors.files.told_waiting import WaitingWriter
 from exactlyonce_spark.crash_points import reached
+
+if TYPE_CHECKING:
+    from exactlyonce.connectors.files.source_on_s3 import S3Folder
 
 FORMAT = "exactlyonce_folder"
 
@@ -49,7 +59,10 @@ Offsets = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Place:
-    """Which files are read, how, and where it is written down which ones were."""
+    """Which files are read, how, and where it is written down which ones were.
+
+    `columns` are those of columnar files, as JSON of Spark's; `kind` says which files they are.
+    """
 
     origin: str
     s3: str | None
@@ -62,19 +75,24 @@ class Place:
     archive: str | None
     checkpoint: str
     tasks: int
+    kind: FormatType
+    columns: str | None = None
+    start_milliseconds: int | None = None
+    start_checkpoint: str | None = None
+    waiting_file: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
         """Return what the options say."""
         told = json.loads(options["place"])
-        return cls(**{**told, "taken": Taken(**told["taken"])})
+        return cls(**{**told, "taken": Taken(**told["taken"]), "kind": FormatType(told["kind"])})
 
     def options(self) -> dict[str, str]:
         """Return the options that say so."""
         taken = {"header_lines": self.taken.header_lines, "blank_lines": self.taken.blank_lines}
         return {"place": json.dumps({**vars(self), "taken": taken})}
 
-    def folder(self) -> Folder:
+    def folder(self) -> LocalFolder | S3Folder:
         """Return the folder, on S3 with the login as it is mounted now.
 
         Raises:
@@ -98,7 +116,43 @@ class Place:
         # Lists of a folder with many files are larger than what else is in a checkpoint, so no limit is given.
         store = open_folder(checkpoint.s3 or checkpoint.location, _mounted(checkpoint.secret_ref))
         ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first, self.delete, self.archive)
-        return FolderPlanner(self.folder(), FileLists(store, folder_of(self.origin, SOURCE_FOLDER)), limit, ready)
+        lists = FileLists(store, folder_of(self.origin, SOURCE_FOLDER))
+        records_in = self._rows_in if self.columns else None
+        told = {} if self.waiting_file is None else {"tell": WaitingWriter(Path(self.waiting_file))}
+        return FolderPlanner(self.folder(), lists, limit, ready, None, records_in, self._left_out, **told)
+
+    def _left_out(self, folder: Folder) -> tuple[SourceFile, ...]:
+        if self.start_checkpoint is not None:
+            from exactlyonce_spark.connectors.files.spark_query import files_read_by
+
+            given: S3Place | str = plain_path(self.start_checkpoint)
+            login: dict[str, str] = {}
+            if self.s3 is not None and is_on_s3(self.start_checkpoint):
+                source = S3Place.model_validate_json(self.s3)
+                given = source.model_copy(update={"location": self.start_checkpoint})
+                login = _mounted(source.secret_ref)
+            return files_read_by(open_folder(given, login), self.origin)
+        if self.start_milliseconds is not None:
+            return left_out_before(folder.files(), self.start_milliseconds)
+        return ()
+
+    def schema(self) -> str | StructType:
+        """Return the columns of a record."""
+        if self.columns is None:
+            return SCHEMA
+        return schema_of_rows(StructType.fromJson(json.loads(self.columns)))
+
+    def batches(self, files: Iterable[PlacedFile]) -> Iterator[pa.RecordBatch]:
+        """Read records."""
+        schema = self.schema()
+        if isinstance(schema, str):
+            return arrow_batches(self.folder(), self.origin, files, self.taken)
+        return columnar_batches(self.folder(), self.origin, files, self.kind, to_arrow_schema(schema, timezone="UTC"))
+
+    def _rows_in(self, file: SourceFile) -> int:
+        folder = self.folder()
+        with folder.opened(file) as opened:
+            return count_rows(self.kind, folder.named(file), opened)
 
 
 def _mounted(reference: SecretRef | None) -> dict[str, str]:
@@ -113,12 +167,13 @@ class FilePart(InputPartition):
 
 
 def _parts(planner: FolderPlanner, start: int, end: int, tasks: int) -> list[FilePart]:
-    return [FilePart(files) for files in shared_out(placed(start, planner.files(start, end)), tasks)]
+    read = [each for each in placed(start, planner.files(start, end)) if not each.file.is_left_out]
+    return [FilePart(files) for files in shared_out(read, tasks)]
 
 
 def _batches(place: Place, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, FilePart)
-    return arrow_batches(place.folder(), place.origin, partition.files, place.taken)
+    return place.batches(partition.files)
 
 
 class FolderStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -206,9 +261,9 @@ class FolderData(DataSource):
         """Return its name."""
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """Return the columns of a record."""
-        return SCHEMA
+        return Place.of(self.options).schema()
 
     def streamReader(self, schema: Any) -> FolderStreamReader:
         """Return the reader of a stream."""

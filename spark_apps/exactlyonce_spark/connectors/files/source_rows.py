@@ -1,16 +1,20 @@
-"""Lines of files as the rows that Spark's readers of a folder yield. No pyspark here."""
+"""Lines of files, and rows of columnar ones, as the rows that Spark's readers of a folder yield. No pyspark here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from exactlyonce.api.format import FormatType
 from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_position import SourceFile, after
 from exactlyonce.connectors.files.source_spec import KEY
+from exactlyonce_spark.connectors.files.columnar import rows_of
 
 POSITION_DIGITS = 87
 """Of a position as one integer of 288 bits; as texts of one width they are ordered as they are as integers."""
@@ -37,6 +41,18 @@ class Lines(Protocol):
 
     def lines(self, file: SourceFile) -> Iterator[Line]:
         """Yield them."""
+        ...
+
+
+class Opened(Protocol):
+    """What opens a file for a reader that seeks in it (`exactlyonce.connectors.files.source_folder.LocalFolder`)."""
+
+    def opened(self, file: SourceFile) -> AbstractContextManager[BinaryIO]:
+        """Open it."""
+        ...
+
+    def named(self, file: SourceFile) -> str:
+        """Return what it is called in sentences."""
         ...
 
 
@@ -91,6 +107,53 @@ def arrow_batches(folder: Lines, origin: str, files: Iterable[PlacedFile], taken
             [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
             schema=_ARROW,
         )
+
+
+def columnar_batches(
+    folder: Opened, origin: str, files: Iterable[PlacedFile], kind: FormatType, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Return the rows of Parquet or ORC files; `schema` has their columns as the struct `value`, and where each row is.
+
+    Raises:
+        FileVanished, FileChanged, FileUnreadable, SourceRefused, SourceUnreachable: as `Opened.opened` and `columnar.rows_of`.
+    """
+    for each in files:
+        file, number = each.file, 1
+        with folder.opened(file) as opened:
+            for values in rows_of(kind, folder.named(file), opened, schema.field("value").type):
+                count = len(values)
+                rows = pa.array(range(number, number + count), pa.int64())
+                told = [
+                    *(origin, KEY, file.path),
+                    rows,
+                    file.modified_milliseconds * 1000,
+                    _positions(each.position, rows),
+                ]
+                yield pa.RecordBatch.from_arrays(
+                    [
+                        values,
+                        *(_column(it, field.type, count) for it, field in zip(told, list(schema)[1:], strict=True)),
+                    ],
+                    schema=schema,
+                )
+                number += count
+
+
+def _column(told: Any, kind: Any, count: int) -> Any:
+    return told if isinstance(told, pa.Array) else pa.repeat(pa.scalar(told, kind), count)
+
+
+def _positions(start: int, rows: Any) -> Any:
+    """Return the positions of rows behind one: only the last digits differ, so Arrow makes them."""
+    head, tail = divmod(start, _TAIL)
+    if tail + rows[-1].as_py() >= _TAIL:  # it carries, once in many files
+        return pa.array([str(start + number).zfill(POSITION_DIGITS) for number in rows.to_pylist()], pa.string())
+    tails = pc.utf8_lpad(pc.add(rows, tail).cast(pa.string()), _TAIL_DIGITS, "0")
+    return pc.binary_join_element_wise(str(head).zfill(POSITION_DIGITS - _TAIL_DIGITS), tails, "")
+
+
+_TAIL_DIGITS = 18
+_TAIL = 10**_TAIL_DIGITS
 
 
 def _rows(folder: Lines, origin: str, files: Iterable[PlacedFile], taken: Taken) -> Iterator[tuple[Any, ...]]:

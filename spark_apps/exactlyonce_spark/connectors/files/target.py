@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,12 +10,13 @@ from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files import columns as schemas
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.replayed import replayed_manifests, with_replayed
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
-from exactlyonce.connectors.files.tenancy import FilesLost, Tenant, require_files, take_place
+from exactlyonce.connectors.files.tenancy import FilesLost, Tenant, require_files, require_replayed_files, take_place
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.target import ManifestTarget, Prepared
+from exactlyonce_spark.target import ManifestTarget, Prepared, RecordsOfBatch
 
 SCHEMAS = "_exactlyonce/columns"
 
@@ -43,6 +44,8 @@ class FileWriter(Protocol):
 class FilesTarget(ManifestTarget):
     """The folder of one stream, for one driver. Nothing is written before `recover`."""
 
+    takes_replays = True
+
     def __init__(
         self, store: OutputStore, writer: FileWriter, tenant: Tenant, author: Author, columns: Mapping[str, Type]
     ) -> None:
@@ -60,7 +63,9 @@ class FilesTarget(ManifestTarget):
         manifest = Manifest(batch, written.rows, written.files, schemas.digest(self._columns))
         return Prepared(manifest.to_json(), manifest.rows)
 
-    def recover(self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None) -> None:
+    def recover(
+        self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None, records: RecordsOfBatch | None = None
+    ) -> None:
         """Hold the folder to the ledger, and show what an earlier driver landed and did not come to show."""
         given = FileFormat(self._tenant.format)
         schemas.require_columns(self._columns, given, self._tenant.partition_by)
@@ -77,7 +82,7 @@ class FilesTarget(ManifestTarget):
             self._log.recover(manifests, landed)
         self._keep_columns()
 
-    def publish(self, batch: BatchNumber, committable: str) -> None:
+    def publish(self, batch: BatchNumber, committable: str, records: RecordsOfBatch | None = None) -> None:
         """Show Spark's readers a batch that has landed."""
         manifest = Manifest.from_json(batch, committable)
         if manifest.files:
@@ -85,29 +90,74 @@ class FilesTarget(ManifestTarget):
         if self._log is not None:
             self._log.publish({batch: manifest})
 
+    def require_replayed(self, replayed: Mapping[str, str]) -> None:
+        """Hold the files that replays have landed to the folder, and their columns to those of this driver."""
+        manifests = replayed_manifests(replayed)
+        require_replayed_files(self._store, manifests)
+        self._require_fitting(manifests)
+
+    def _require_fitting(self, manifests: Iterable[Manifest]) -> None:
+        for name in {manifest.schema for manifest in manifests} - {schemas.digest(self._columns)}:
+            given = FileFormat(self._tenant.format)
+            schemas.require_fit(kept_columns(self._store, name), self._columns, given, self._store.location)
+
+    def with_replayed(self, batch: BatchNumber, committable: str, replayed: Mapping[str, str]) -> str:
+        """Return the manifest of a batch with the files of replays, most of which have landed since `recover`."""
+        taken = replayed_manifests(replayed)
+        self._require_fitting(taken)
+        return with_replayed(Manifest.from_json(batch, committable), taken).to_json()
+
     def _landed_columns(self, manifest: Manifest) -> dict[str, Type]:
         """Columns are kept under a name of their content, by every driver before its first batch."""
-        try:
-            found = schemas.from_json(self._store.read(_path_of(manifest.schema)), manifest.schema)
-        except FileMissing:
-            found = None
-        if found is None:
-            raise self._columns_lost(manifest.schema)
-        return found
+        return kept_columns(self._store, manifest.schema)
 
     def _keep_columns(self) -> None:
         """Keep the columns of what this driver lands, which later ones have to fit."""
-        name, content = schemas.digest(self._columns), schemas.to_json(self._columns).encode()
-        outcome = self._store.create(_path_of(name), content)
-        if isinstance(outcome, AlreadyExists) and outcome.content != content:
-            raise self._columns_lost(name)
+        keep_columns(self._store, self._columns)
         reached("folder.columns-kept")
 
-    def _columns_lost(self, name: str) -> FilesLost:
-        return FilesLost(
-            f"{self._store.location}/{_path_of(name)}, which tells the columns of the files that have landed, is missing or "
-            "was changed. Restore it, or start the stream over at another path."
-        )
+
+def kept_columns(store: OutputStore, name: str) -> dict[str, Type]:
+    """Return the columns that are kept under this name.
+
+    Raises:
+        FilesLost: if they are missing or were changed.
+    """
+    try:
+        found = schemas.from_json(store.read(_path_of(name)), name)
+    except FileMissing:
+        found = None
+    if found is None:
+        raise _columns_lost(store, name)
+    return found
+
+
+def are_kept(store: OutputStore, columns: Mapping[str, Type]) -> bool:
+    """Whether a driver has kept these columns before its first batch."""
+    try:
+        store.read(_path_of(schemas.digest(columns)))
+    except FileMissing:
+        return False
+    return True
+
+
+def keep_columns(store: OutputStore, columns: Mapping[str, Type]) -> None:
+    """Keep the columns of what is landed, under a name of their content.
+
+    Raises:
+        FilesLost: if something else stands there.
+    """
+    name, content = schemas.digest(columns), schemas.to_json(columns).encode()
+    outcome = store.create(_path_of(name), content)
+    if isinstance(outcome, AlreadyExists) and outcome.content != content:
+        raise _columns_lost(store, name)
+
+
+def _columns_lost(store: OutputStore, name: str) -> FilesLost:
+    return FilesLost(
+        f"{store.location}/{_path_of(name)}, which holds the columns of the files that have landed, is missing or "
+        "was changed. Restore it, or start a stream with another streamId and another path."
+    )
 
 
 def _path_of(name: str) -> str:

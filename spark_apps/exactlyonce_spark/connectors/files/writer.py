@@ -1,4 +1,7 @@
-"""Write a batch with Spark's own DataFrameWriter, and move what it wrote to where readers of the manifest find it."""
+"""Write a batch with Spark's own DataFrameWriter, and move what it wrote to where readers of the manifest find it.
+
+Files that a table's log names stay where they were written: such readers follow the log, and a move on S3 is a copy.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
-from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce_spark.connectors.files.exact_values import OPTIONS, checked
 from exactlyonce_spark.connectors.files.failures import FAILURES
@@ -30,11 +33,15 @@ class SparkFileWriter:
     sink: FilesSink
     renamed: Mapping[str, str] = field(default_factory=dict)
     """The columns with a row's source position, by the names that the source gives them, and their names in files."""
+    in_place: bool = False
+    """Whether files stay in the folder of their attempt, which then has a name that is not hidden."""
+    session_settings: Mapping[str, str] = field(default_factory=dict)
+    """What Spark's writer is told by settings of the query's own session, and by no option."""
     bytes_per_row: float | None = None
     _folder: Folder | None = None
     """Where the files are, opened once: for a bucket the JVM is asked for its classes, which takes as long as a small file."""
 
-    def write(self, write: Write, rows: DataFrame) -> WrittenFiles:
+    def write(self, write: Write | ReplayWrite, rows: DataFrame) -> WrittenFiles:
         """Write rows into a folder of this attempt alone, and move its files to where readers of the manifest find them.
 
         Spark reads an unpartitioned folder by the files in it alone, and wants all `column=value` folders below one base: so
@@ -48,7 +55,9 @@ class SparkFileWriter:
             rows = rows.withColumnsRenamed(dict(self.renamed))
         rows = checked(rows, self.sink.format, self.sink.partition_by)
         counted = Observation()
-        place = f"{WRITING}/{write.name}"
+        place = write.name if self.in_place else f"{WRITING}/{write.name}"
+        for name, value in self.session_settings.items():
+            rows.sparkSession.conf.set(name, value)
         # A task makes a file at least: more tasks than cores make files smaller and the batch no faster.
         tasks = rows.sparkSession.sparkContext.defaultParallelism
         writer = rows.observe(counted, functions.count(functions.lit(1)).alias("rows")).coalesce(tasks).write
@@ -66,7 +75,7 @@ class SparkFileWriter:
             files = self._taken(write, self._opened(rows.sparkSession), place, count)
         return WrittenFiles(files, count)
 
-    def _taken(self, write: Write, folder: Folder, place: str, count: int) -> tuple[DataFile, ...]:
+    def _taken(self, write: Write | ReplayWrite, folder: Folder, place: str, count: int) -> tuple[DataFile, ...]:
         """Move what was written to where it stays; it is there when the machine crashes after this."""
         files = tuple(self._files(write, folder, place)) if count else ()
         held = [file.rows for file in files if file.rows is not None]
@@ -75,7 +84,8 @@ class SparkFileWriter:
                 f"Batch {write.batch} gave {count} rows to the writer and the files in {self.sink.path}/{place} hold "
                 f"{sum(held)}; nothing of it has landed and it runs again."
             )
-        folder.remove(place)
+        if not self.in_place or not files:
+            folder.remove(place)
         reached("files.folder-removed", write.batch)
         if not self.sink.is_on_s3:
             _flush(Path(self.sink.folder), [file.path for file in files])
@@ -110,13 +120,16 @@ class SparkFileWriter:
                 self._folder = LocalFolder(self.sink.folder, given, with_spans=spans)
         return self._folder
 
-    def _files(self, write: Write, folder: Folder, place: str) -> Iterator[DataFile]:
+    def _files(self, write: Write | ReplayWrite, folder: Folder, place: str) -> Iterator[DataFile]:
         made = {""}
         for file in folder.files_below(place):
             if not holds_rows(file.path.removeprefix(f"{place}/")):
                 continue  # it goes with the attempt's folder
             rows, spans = folder.footer(file)
             if rows == 0:
+                continue
+            if self.in_place:
+                yield DataFile(file.path, file.size_bytes, file.modified_milliseconds, rows, spans)
                 continue
             final = _final(file.path, write)
             above = final.rpartition("/")[0]
@@ -133,7 +146,7 @@ class SparkFileWriter:
             yield DataFile(final, moved.size_bytes, moved.modified_milliseconds, rows, spans)
 
 
-def _final(path: str, write: Write) -> str:
+def _final(path: str, write: Write | ReplayWrite) -> str:
     """From _exactlyonce/writing/ATTEMPT/day=1/part-0 to day=1/ATTEMPT-part-0."""
     *folders, name = path.removeprefix(f"{WRITING}/{write.name}/").split("/")
     return "/".join([*folders, f"{write.name}-{name}"])

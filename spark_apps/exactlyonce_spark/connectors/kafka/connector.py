@@ -1,10 +1,10 @@
-"""Kafka as a source inside Spark: its records as DataFrames, and the ranges that Spark's tasks read."""
+"""Kafka inside Spark. As a source: its records as DataFrames, and the ranges that Spark's tasks read."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -15,12 +15,15 @@ from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
 from exactlyonce.connectors.kafka.properties import java_properties
 from exactlyonce.connectors.kafka.spec import DEFAULT_BATCH_OFFSETS, KafkaSource
+from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce.schema.name_pattern import for_java
+from exactlyonce_spark.connectors.kafka.sink import KafkaSinkConnector
 from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
 from exactlyonce_spark.target import TaskRange
 
 _NO_BROKER = "127.0.0.1:9"  # the discard port
+_LETTERS = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
 _VIEW = {
     "_topic": "topic",
     "_partition": "partition",
@@ -82,7 +85,7 @@ class KafkaReader:
 
     def batch(self, session: Any, ranges: Ranges) -> Any:
         """Return the records of exactly these ranges."""
-        options = self._options(with_headers=False)
+        options = self._options(with_headers=self.with_headers)
         positions = ranges.non_empty()
         chosen: dict[str, list[int]] = {}
         for partition in positions:
@@ -91,6 +94,14 @@ class KafkaReader:
         options["startingOffsets"] = positions.starts.to_json()
         options["endingOffsets"] = positions.ends.to_json()
         return session.read.format("kafka").options(**options).load()
+
+    def letters(self, session: Any, letters: Sequence[RecordedLetter]) -> Any:
+        """Return the records that the letters are of; headers are not kept, so a transform that names them does not resolve."""
+        rows = [
+            (it.row.partition.origin, it.row.partition.key, it.row.position, it.timestamp, it.record_key, it.value)
+            for it in letters
+        ]
+        return session.createDataFrame(rows, _LETTERS)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> Iterator[TaskRange]:
         """KafkaBatchInputPartition.offsetRange of every input partition."""
@@ -151,3 +162,4 @@ def _may_read_headers(transform: Transform | None) -> bool:
 
 
 SOURCE = KafkaConnector()
+SINK = KafkaSinkConnector()

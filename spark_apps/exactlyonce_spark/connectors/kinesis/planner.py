@@ -81,7 +81,7 @@ class BatchLimit:
 
 
 class _ShardAhead:
-    """One shard that is read on."""
+    """One shard that is being read."""
 
     def __init__(self, shard: str, start: int) -> None:
         self.shard = shard

@@ -98,7 +98,9 @@ class PostgresConnector:
         deletes = spec.source.format.on_tombstone is OnTombstone.DELETE or spec.output_mode is OutputMode.COMPLETE
         return PreparedTable(spec, sink, ledger, permit, read_table(ledger, sink, deletes=deletes))
 
-    def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str) -> PreparedTableOfReplay:
+    def prepare_replay(
+        self, spec: StreamSpec, ledger: Ledger, stream_id: str, secrets: Secrets
+    ) -> PreparedTableOfReplay:
         """Look at the table."""
         sink = spec.sink.spec
         assert isinstance(sink, PostgresSink), "the registry gives each connector its own spec"

@@ -11,14 +11,18 @@ from psycopg2 import sql
 from psycopg2.extras import execute_values
 
 from exactlyonce.connectors.postgres.keys import is_plain, partition_columns
-from exactlyonce.connectors.postgres.tables import NAMED_LETTERS_INDEX
+from exactlyonce.connectors.postgres.letter_tables import NAMED_LETTERS_INDEX
 from exactlyonce.errors import LedgerRefused
+from exactlyonce.ledger.letter_generations import life_in_generation
+from exactlyonce.ledger.rows import life_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
 
 _PARTITION = ("stream_id", "topic", "topic_id", "partition")
 _SINCE = "created_at"  # the moment of the insert by default, from which its age counts
 _CONTENT = ("batch", "record_timestamp", "key", "value", "error")
+_STATE = ("status", "replay", "life", "state_batch")
+"""What became of a letter: one that lands again is kept as a new one, whatever a replay has done with it before."""
 
 
 def is_plain_letter(letter: DeadLetter) -> bool:
@@ -44,15 +48,18 @@ def write_letters(
         LedgerRefused: if letters that are not plain lack their index, with the statement that makes it.
     """
     table = sql.Identifier(schema, "dead_letters")
-    rows = [(is_plain_letter(letter), _row(letter, stream_id, batch, origin_ids)) for letter in letters]
+    says_state = _has_column(cursor, schema, "state_batch")
+    content = (*_CONTENT, *_STATE) if says_state else _CONTENT
+    life = _life(cursor, schema, stream_id) if says_state else ""
+    rows = [(is_plain_letter(letter), _row(letter, stream_id, batch, origin_ids, life)) for letter in letters]
     plain = [row for is_plain_one, row in rows if is_plain_one]
     if plain:
-        known = tuple(name for name in _PARTITION if name != "topic_id" or _has_topic_ids(cursor, schema))
-        _upsert(cursor, table, (*known, "record_offset"), _CONTENT, plain)
+        known = tuple(name for name in _PARTITION if name != "topic_id" or _has_column(cursor, schema, "topic_id"))
+        _upsert(cursor, table, (*known, "record_offset"), content, plain)
     named = [row for is_plain_one, row in rows if not is_plain_one]
     if named:
         try:
-            _upsert(cursor, table, (*_PARTITION, "position"), ("partition_name", "place", *_CONTENT), named)
+            _upsert(cursor, table, (*_PARTITION, "position"), ("partition_name", "place", *content), named)
         except psycopg2.errors.InvalidColumnReference as problem:
             create = NAMED_LETTERS_INDEX.format(table=table.as_string(cursor))
             index = sql.Identifier(schema, "dead_letters_position").as_string(cursor)
@@ -63,7 +70,20 @@ def write_letters(
             ) from problem
 
 
-def _row(letter: DeadLetter, stream_id: str, batch: BatchNumber, origin_ids: Mapping[str, str]) -> dict[str, Any]:
+def _life(cursor: psycopg2.extensions.cursor, schema: str, stream_id: str) -> str:
+    """Return the life of the stream, whose row this very transaction holds."""
+    cursor.execute(
+        sql.SQL("select token, generation from {} where stream_id = %s").format(sql.Identifier(schema, "streams")),
+        (stream_id,),
+    )
+    row = cursor.fetchone()
+    assert row is not None, "the stream's row was locked before its rows are written"
+    return life_in_generation(life_of(row[0]), row[1])
+
+
+def _row(
+    letter: DeadLetter, stream_id: str, batch: BatchNumber, origin_ids: Mapping[str, str], life: str
+) -> dict[str, Any]:
     topic, number, name = partition_columns(letter.partition)
     return {
         "stream_id": stream_id,
@@ -79,6 +99,10 @@ def _row(letter: DeadLetter, stream_id: str, batch: BatchNumber, origin_ids: Map
         "key": None if letter.key is None else psycopg2.Binary(letter.key),
         "value": None if letter.value is None else psycopg2.Binary(letter.value),
         "error": letter.error,
+        "status": None,
+        "replay": None,
+        "life": life,
+        "state_batch": batch,
     }
 
 
@@ -103,13 +127,13 @@ def _upsert(
     execute_values(cursor, statement, rows, template, page_size=1000)
 
 
-def _has_topic_ids(cursor: psycopg2.extensions.cursor, schema: str) -> bool:
-    """Whether the ledger was migrated to tell topics apart; a driver may be newer than its operator."""
+def _has_column(cursor: psycopg2.extensions.cursor, schema: str, name: str) -> bool:
+    """Whether the ledger was migrated to keep a column of dead letters; a driver may be newer than its operator."""
     cursor.execute(
         "select exists (select from pg_attribute a join pg_class c on c.oid = a.attrelid "
         "join pg_namespace n on n.oid = c.relnamespace "
-        "where n.nspname = %s and c.relname = 'dead_letters' and a.attname = 'topic_id' and not a.attisdropped)",
-        (schema,),
+        "where n.nspname = %s and c.relname = 'dead_letters' and a.attname = %s and not a.attisdropped)",
+        (schema, name),
     )
     row = cursor.fetchone()
     assert row is not None, "select exists returns one row"

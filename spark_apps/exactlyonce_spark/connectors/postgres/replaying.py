@@ -12,19 +12,30 @@ from psycopg2 import sql
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
-from exactlyonce.positions.ranges import Epoch
+from exactlyonce.errors import RowsNotTaken
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
 from exactlyonce_spark.connectors.postgres import writes
+from exactlyonce_spark.connectors.postgres.copying import quoted_name
 from exactlyonce_spark.connectors.postgres.fit import fit_columns
 from exactlyonce_spark.connectors.postgres.table import Table
 from exactlyonce_spark.connectors.postgres.target import PostgresTarget, TargetPlan
+from exactlyonce_spark.target import Moved, Staged
 
 _TEMPORARY = "pg_temp"
 """The schema of a session's own temporary tables, whatever it is really called."""
 
 
+class VersionTied(RowsNotTaken):
+    """The table has rows with the version of those that are replayed, and nothing tells which are later."""
+
+
 class ReplayTarget(PostgresTarget):
-    """A `Target` whose rows go through a temporary table where they meet older ones; it goes with its transaction."""
+    """A `Target` whose rows go through a temporary table where they meet older ones; it goes with its transaction.
+
+    To a stream, which lands records in their order, a row with the version of one that is there is the later one. A replay
+    comes out of order: the row that is there may be of an earlier record or of a later one. So it takes neither for that.
+    """
 
     def __init__(self, ledger: PostgresLedger, plan: TargetPlan) -> None:
         super().__init__(ledger, plan)
@@ -45,6 +56,27 @@ class ReplayTarget(PostgresTarget):
                 cursor.execute(statement)
         return super().write(transaction, rows)
 
+    def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> Moved:
+        """Write the staged rows, unless one has the version of the row of its key, and other values.
+
+        Raises:
+            VersionTied: if one has.
+        """
+        version = self._plan.sink.version
+        if version is not None:
+            tags = [part.tag for part in staged]
+            named = {"batch": batch, "tags": tags, "target": quoted_name(self._table)}
+            with transaction.cursor() as cursor:
+                cursor.execute(writes.count_ties(self._staged, self._plan.sink, version), named)
+                (ties,) = writes.counted(cursor)
+            if ties:
+                raise VersionTied(
+                    f"For {ties} rows, {self._plan.table_name} has a row of the same key with the same {version} and other "
+                    "values, and nothing tells which is the later one. Correct the row by hand, or have the transform make a "
+                    "version that differs."
+                )
+        return super().move_staged(transaction, batch, staged)
+
 
 @dataclass(frozen=True)
 class PreparedTableOfReplay:
@@ -62,7 +94,7 @@ class PreparedTableOfReplay:
         assert not deletes, "a replay of deletions is refused"
         return fit_columns(yielded, self.table, self.sink)
 
-    def target(self, columns: Sequence[FittedColumn]) -> ReplayTarget:
+    def target(self, columns: Sequence[FittedColumn], token: str) -> ReplayTarget:
         """Return the table."""
         plan = TargetPlan(
             self.stream_id,

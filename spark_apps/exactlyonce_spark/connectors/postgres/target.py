@@ -15,8 +15,8 @@ from psycopg2 import sql
 
 from exactlyonce.api.format import DELETED
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
+from exactlyonce.connectors.postgres.letter_tables import NAMED_LETTERS_SINCE
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
-from exactlyonce.connectors.postgres.tables import NAMED_LETTERS_SINCE
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.errors import LedgerRefused, LockHeldByOther
 from exactlyonce.positions.ranges import BatchNumber, Epoch

@@ -96,9 +96,34 @@ def count_left_out(rows: Staged, sink: PostgresSink) -> sql.Composed:
         wanted=_wanted(rows, sink),
         names=names_of(rows.columns),
         target=rows.destination,
-        same=sql.SQL(" and ").join(sql.SQL("old.{key} = new.{key}").format(key=identifier(key)) for key in sink.keys),
+        same=_same_keys(sink),
         holds=_holds(rows, sink),
     )
+
+
+def count_ties(rows: Staged, sink: PostgresSink, version: str) -> sql.Composed:
+    """Return the statement that counts staged keys whose row in the table has the same version and other values.
+
+    Asked before the write. Parameters: batch, tags, target (its quoted name).
+    """
+    rest = [name for name in rows.columns if name not in sink.keys]
+    return sql.SQL(
+        "select count(*) from ({wanted}) as new ({names}) join {target} as old on {same} and {own} "
+        "where old.{version} is not distinct from new.{version} and not record_image_eq(row({old}), row({new}))"
+    ).format(
+        own=own_rows(),
+        wanted=_wanted(rows, sink),
+        names=names_of(rows.columns),
+        target=rows.destination,
+        same=_same_keys(sink),
+        version=identifier(version),
+        old=_of("old", rest),
+        new=_of("new", rest),
+    )
+
+
+def _same_keys(sink: PostgresSink) -> sql.Composed:
+    return sql.SQL(" and ").join(sql.SQL("old.{key} = new.{key}").format(key=identifier(key)) for key in sink.keys)
 
 
 def _wanted(rows: Staged, sink: PostgresSink) -> sql.Composed:

@@ -1,0 +1,71 @@
+"""The ranges of `exactlyonce replay --from ranges`: as positions, or as those between two times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from exactlyonce.bounded_text import one_line
+from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.given_ranges import Taken, all_of, in_rounds, look_at, take_up_all, taken_of
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce.reconcile.between_times import Open, ranges_between
+
+Moments = tuple[datetime, datetime]
+"""From one until another, without a time zone: UTC."""
+
+
+class RangesUnreadable(Refused):
+    """What was given names no ranges."""
+
+
+def given_ranges(text: str) -> Ranges:
+    """Return the ranges of a text such as {"orders": {"0": [100, 200]}}.
+
+    Raises:
+        RangesUnreadable: if it is something else.
+    """
+    try:
+        given = Ranges.from_json(text)
+    except ValueError as problem:
+        raise RangesUnreadable(_unreadable(str(problem))) from None
+    backwards = [str(key) for key, span in given.items() if span.from_offset >= span.until_offset]
+    if backwards:
+        raise RangesUnreadable(_unreadable(f"{', '.join(backwards)} ends where it begins, or before"))
+    return given
+
+
+def _unreadable(problem: str) -> str:
+    return (
+        f"--ranges names no ranges ({one_line(problem, 200)}); write the first position of each partition and the one behind "
+        'the last, such as {"orders":{"0":[100,200]}}.'
+    )
+
+
+def taken_from(opened: LocalStream, asked: Sequence[str] | Moments, open_source: Open, *, yes: bool) -> Taken:
+    """Return what of the ranges asked for may be landed; with `yes` it is in quarantine then, before anything else is done.
+
+    What lies between two moments and has landed long ago goes without a word.
+
+    Raises:
+        RangesUnreadable, RangesOverlap: if what was asked for names no ranges, or one record twice.
+        TooMuchInQuarantine, NothingToReplayInto: as `take_up`.
+    """
+    ledger, stream = opened.ledger, opened.stream
+    standing = look_at(ledger, stream.stream_id)
+    texts = [it for it in asked if isinstance(it, str)]
+    if texts:
+        rounds = in_rounds(span for text in texts for span in given_ranges(text).items())
+    else:
+        begin, until = (it.replace(tzinfo=UTC) for it in asked if isinstance(it, datetime))
+        rounds = (ranges_between(begin, until, standing.positions, stream.spec.source, open_source),)
+    recovery = stream.spec.recovery
+    most = recovery.max_quarantined if recovery.on_poison_batch.continues else None
+    found = (
+        take_up_all(ledger, stream.stream_id, rounds, most)
+        if yes
+        else all_of([taken_of(standing, given) for given in rounds])
+    )
+    return found if texts else replace(found, refused=())

@@ -1,0 +1,166 @@
+"""Ranges in quarantine that a person gives up, because nothing can replay them or they are of no use; and takes back.
+
+A range that is given up takes no effect and is offered to no replay. Its row says so, who did it, when and why, and names no
+replay any more: one that had taken the range finds that when it lands, under the same lock, and writes nothing. A person who
+wants it after all takes it back into quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from exactlyonce.errors import Refused
+from exactlyonce.ledger.given_ranges import is_read_again
+from exactlyonce.ledger.held import HELD, held_failures
+from exactlyonce.ledger.letters import SetBack
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
+from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
+
+_BEFORE = " It had failed: "
+
+
+class NothingToGiveUp(Refused):
+    """The ledger does not know the stream; nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """Who gives ranges up, when, and why, as a sentence."""
+
+    by: str
+    at: datetime
+    message: str
+
+    def __str__(self) -> str:
+        return f"Given up by {self.by} at {self.at.astimezone(UTC).isoformat()}: {self.message.rstrip('.')}."
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The rows as the ledger has them now, and a sentence for each range that stays as it was."""
+
+    rows: tuple[FailureRow, ...]
+    refused: tuple[str, ...]
+
+
+def why_not_given_up(row: FailureRow) -> str | None:
+    """Return why a range cannot be given up, as a sentence; None where it can. Performs no I/O."""
+    if row.status in HELD:
+        return None
+    return f"The range {RangeKey.of(row)} is {row.status}; only a range in quarantine can be given up."
+
+
+def why_not_taken_back(row: FailureRow, life: str, set_backs: Iterable[SetBack]) -> str | None:
+    """Return why a range cannot return to quarantine, as a sentence; None where it can. Performs no I/O.
+
+    What the stream has read again since, or may have in another life, would land twice.
+    """
+    name = f"The range {RangeKey.of(row)}"
+    if row.status is not FailureStatus.GIVEN_UP:
+        return f"{name} is {row.status}; only a range that is GivenUp can be taken back."
+    if not row.life:
+        return (
+            f"{name} stays given up: an earlier release quarantined it and did not record which records it holds, so no replay "
+            "can land it."
+        )
+    if row.life != life or is_read_again(row, set_backs):
+        return f"{name} stays given up: the stream has since started over or been set back, so its records may have landed."
+    return None
+
+
+def given_up(row: FailureRow, told: GivenUp) -> FailureRow:
+    """Return the row of a range in quarantine once it is given up; no replay holds it any more. Performs no I/O."""
+    return replace(row, status=FailureStatus.GIVEN_UP, replay="", error=f"{told}{_BEFORE}{row.error}")
+
+
+def taken_back(row: FailureRow) -> FailureRow:
+    """Return the row of a range once it is in quarantine again, with the error that it had. Performs no I/O."""
+    _, is_told, before = row.error.partition(_BEFORE)
+    return replace(row, status=FailureStatus.QUARANTINED, replay="", error=before if is_told else row.error)
+
+
+def give_up_ranges(ledger: Ledger, stream_id: str, shown: Sequence[FailureRow], told: GivenUp) -> Changed:
+    """Give up ranges as a person was shown them, in one transaction under the stream's lock; safe to repeat.
+
+    One that is not in quarantine any more, or has another end by now, is refused by a sentence.
+
+    Raises:
+        NothingToGiveUp: if the ledger has no row of the stream.
+        CommitOutcomeUnknown: if the outcome stayed unknown; repeat it.
+    """
+
+    def changing(_stream: StreamRow, _transaction: LedgerTransaction) -> _Change:
+        return lambda found: why_not_given_up(found) or given_up(found, told)
+
+    def is_done(found: FailureRow) -> bool:
+        return found.status is FailureStatus.GIVEN_UP and found.error.startswith(f"{told}{_BEFORE}")
+
+    return _changed(ledger, stream_id, shown, changing, is_done)
+
+
+def take_back_ranges(ledger: Ledger, stream_id: str, shown: Sequence[FailureRow]) -> Changed:
+    """Return ranges that were given up to quarantine, in one transaction under the stream's lock; safe to repeat.
+
+    Raises:
+        NothingToGiveUp, CommitOutcomeUnknown: as `give_up_ranges`.
+        LedgerRefused: if the stream has continued without the same records since, under another number.
+    """
+
+    def changing(stream: StreamRow, transaction: LedgerTransaction) -> _Change:
+        # Compared for the sake of a release that leaves what was given up as it is when the stream reads it again. A log has
+        # none, and needs none: such a release cannot read a log with a row that is GivenUp.
+        set_backs = transaction.read_set_backs(stream_id)
+        return lambda found: why_not_taken_back(found, stream.life, set_backs) or taken_back(found)
+
+    return _changed(ledger, stream_id, shown, changing, lambda found: found.status in HELD)
+
+
+_Change = Callable[[FailureRow], FailureRow | str]
+"""Returns the row that takes the place of another one, or why none does, as a sentence."""
+
+
+@rerun_while_unknown
+@rerun_after_lost_race
+def _changed(
+    ledger: Ledger,
+    stream_id: str,
+    shown: Sequence[FailureRow],
+    changing: Callable[[StreamRow, LedgerTransaction], _Change],
+    is_done: Callable[[FailureRow], bool],
+) -> Changed:
+    with ledger.transaction() as transaction:
+        stream = transaction.lock_stream(stream_id, Lock.UPDATE)
+        if stream is None:
+            raise NothingToGiveUp(
+                f"The ledger does not know the stream {stream_id}; nothing was changed. Check its namespace and name."
+            )
+        found, change = _rows(transaction, stream_id), changing(stream, transaction)
+        done: list[FailureRow] = []
+        changed: list[FailureRow] = []
+        refused: list[str] = []
+        for row in sorted(shown, key=RangeKey.of):
+            now = found.get(RangeKey.of(row))
+            if now is None or now.until_offset != row.until_offset:
+                refused.append(
+                    f"The range {RangeKey.of(row)} has changed since it was shown: a replay has landed some of it, or the "
+                    "stream is reading it again. `exactlyonce failures --all` shows its status now."
+                )
+            elif is_done(now):
+                done.append(now)
+            elif isinstance(it := change(now), str):
+                refused.append(it)
+            else:
+                changed.append(it)
+        if changed:
+            transaction.write_failures(stream_id, tuple(changed))
+        return Changed((*done, *changed), tuple(refused))
+
+
+def _rows(transaction: LedgerTransaction, stream_id: str) -> dict[RangeKey, FailureRow]:
+    """Return what is in quarantine or was given up; what is anything else by now is not to be changed."""
+    rows = (*held_failures(transaction, stream_id), *transaction.read_failures(stream_id, FailureStatus.GIVEN_UP))
+    return {RangeKey.of(row): row for row in rows}
