@@ -16,7 +16,7 @@ VARIABLE = "STRUCK_REPORT"
 @contextmanager
 def recorded(stream: str, ids: int, kills: str, seed: int) -> Iterator[None]:
     """Add a row for what the block runs, where a report was asked for."""
-    began, outcome = time.monotonic(), "failed"
+    began, commit, outcome = time.monotonic(), _commit(), "failed"
     try:
         yield
         outcome = "each id once"
@@ -24,7 +24,7 @@ def recorded(stream: str, ids: int, kills: str, seed: int) -> Iterator[None]:
         if VARIABLE in os.environ:
             minutes = (time.monotonic() - began) / 60
             day = f"{datetime.now(UTC):%Y-%m-%d}"
-            cells = (stream, _commit(), day, f"{ids:,}", kills, f"{minutes:.0f}", str(seed), outcome)
+            cells = (stream, commit, day, f"{ids:,}", kills, f"{minutes:.0f}", str(seed), outcome)
             with Path(os.environ[VARIABLE]).open("a") as report:
                 report.write(f"| {' | '.join(cells)} |\n")
 
