@@ -117,11 +117,7 @@ def show_ranges(stream: Stream, candidates: Sequence[Candidate]) -> None:
         since = candidate.kept.changed_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
         told = (
             *(candidate.kept.identifier, row.partition.origin, row.partition.key),
-            *(
-                (row.from_offset, row.until_offset)
-                if counts
-                else map(source.position_text, (row.from_offset, row.until_offset))
-            ),
+            *(source.position_text(row.from_offset), source.position_text(row.until_offset)),
             *(row.offset_count if counts else "?", row.status, since, one_line(candidate.words, 300)),
         )
         rows.append(dict(zip(_COLUMNS, told, strict=True)))

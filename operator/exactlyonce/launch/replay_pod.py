@@ -2,7 +2,8 @@
 
 It is made of what the stream's own driver is made of: its image, account, size, secrets and pod template. It has its
 checkpoint only where the source is a folder, and none of its network and its token for the API server, since Spark runs in
-this one process. Nor has it the finalizer that keeps a driver's record: a replay whose end nobody has seen is simply run again (docs/adr/0044).
+this one process. Nor has it the finalizer that keeps a driver's record: a replay whose end nobody has seen is simply run again
+(docs/adr/0044).
 """
 
 from __future__ import annotations
