@@ -28,7 +28,8 @@ class _Looked:
     ends: tuple[int, ...]
 
     def answers(self, partition: Partition, offsets: OffsetRange, most: int) -> bool:
-        return (self.partition, self.offsets) == (partition, offsets) and most <= self.most
+        """Whether nothing has to be read: a single record is looked for again, since it may have expired where it failed."""
+        return (self.partition, self.offsets) == (partition, offsets) and 1 < most <= self.most
 
 
 @dataclass
