@@ -57,8 +57,19 @@ class KinesisReplayWorld(ReplayWorld, KinesisWorld):
     """A world of a data stream with replays."""
 
     def _fitting(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with rows in the ledger's own database: files take another target."""
-        return replace(super()._fitting(scenario), manifest=False).with_quarantine()
+        """Return the scenario with rows in the ledger's own database, since files take another target, and often retention."""
+        fitting = replace(super()._fitting(scenario), manifest=False).with_quarantine()
+        if self.seed % 2 == 0 or "restore" in fitting.hazards:
+            return fitting
+        return replace(fitting, hazards=fitting.hazards | {"retention"})
+
+    def strike_sink(self) -> None:
+        """Somebody starts a replay, and what waits for one expires before it comes or while it reads."""
+        super().strike_sink()
+        if self.in_quarantine() and not self.stream.is_missing and self.strikes("retention", 0.03):
+            self.time.sleep(self.random.uniform(4, 30) * 3600)
+            self.stream.pass_retention()
+            self.struck_by("retention", f"hours pass before a replay: {len(self.stream.gone)} records have expired")
 
     def _replay(self, process: Process) -> None:
         wanted = [RangeKey.of(row) for row in self.in_quarantine()]
