@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
+from exactlyonce.connectors.kinesis.positions import position_of_record
 from exactlyonce.connectors.kinesis.reading import PositionExpired, read_range
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.kinesis.dividing import ShardDivider
 from exactlyonce_spark.replay import Replay
@@ -66,10 +68,22 @@ class KinesisReplayWorld(ReplayWorld, KinesisWorld):
     def strike_sink(self) -> None:
         """Somebody starts a replay, and what waits for one expires before it comes or while it reads."""
         super().strike_sink()
-        if self.in_quarantine() and not self.stream.is_missing and self.strikes("retention", 0.03):
-            self.time.sleep(self.random.uniform(4, 30) * 3600)
-            self.stream.pass_retention()
-            self.struck_by("retention", f"hours pass before a replay: {len(self.stream.gone)} records have expired")
+        waiting = [row for row in self.in_quarantine() if str(row.partition.key) in self.stream.shards]
+        if waiting and not self.stream.is_missing and self.strikes("retention", 0.1):
+            self._expire_a_part(self.random.choice(waiting))
+
+    def _expire_a_part(self, row: FailureRow) -> None:
+        """Let the oldest records of a shard pass their retention, up to one of a range that waits, and not its last one."""
+        shard = str(row.partition.key)
+        held = [int(record["SequenceNumber"]) for record in self.stream.shards[shard].records if record is not None]
+        within = [number for number in held if position_of_record(number) < row.until_offset]
+        if len(within) < 2:
+            return
+        count = self.random.randint(1, len(within) - 1)
+        self.stream.expire(count, shard)
+        oldest = position_of_record(held[count])
+        self.stream.gone |= {put.record for put in self.stream.of(row.partition) if put.position < oldest}
+        self.struck_by("retention", f"{count} records of {shard} have expired before a replay")
 
     def _replay(self, process: Process) -> None:
         wanted = [RangeKey.of(row) for row in self.in_quarantine()]
