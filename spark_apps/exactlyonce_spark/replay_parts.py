@@ -1,7 +1,7 @@
 """The first part of a range that a replay lands, of sources whose positions count records and of others. No pyspark here.
 
-Where the difference of two positions is no number of records, the source itself says where a part of a range may end, and what
-of it cannot be read any more: docs/adr/0054.
+Where the difference of two positions is not a number of records, the source itself says where a part of a range may end,
+and what of it cannot be read any more: docs/adr/0054.
 """
 
 from __future__ import annotations

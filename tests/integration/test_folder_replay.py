@@ -54,7 +54,9 @@ def test_the_files_of_a_batch_that_failed_land_once_though_a_replay_is_killed_an
     assert f"The file {poison} ({EACH} records) of the range" in again.stderr
     assert "division by zero" in again.stderr.lower()
     assert f"{away} was planned into a batch and is gone" in again.stderr
-    assert set(rig.produced) - set(rig.counts()) == missing - ids_of(good), "two files fail, and what is beside them lands"
+    assert set(rig.produced) - set(rig.counts()) == missing - ids_of(good), (
+        "two files fail, and what is beside them lands"
+    )
     assert statuses(rig) == {"Quarantined", "Replayed"}
 
     (rig.folder / "away").rename(away)

@@ -80,7 +80,9 @@ class Folder:
             return found
 
         divider = FolderDivider(
-            str(self.path), files, lambda each: sum(1 for _ in self.folder.lines(each.file))  # type: ignore[arg-type]
+            str(self.path),
+            files,
+            lambda each: sum(1 for _ in self.folder.lines(each.file)),  # type: ignore[arg-type]
         )
         replay = Replay(
             MemoryLedger(self.database), ReplayClaim(STREAM, "mine"), MemoryTarget(self.database, 0),
@@ -95,7 +97,7 @@ class Folder:
     @property
     def landed(self) -> list[str]:
         """The records in the table, as often as they are there."""
-        return sorted(self.database.tables.target.elements())  # type: ignore[type-var]
+        return sorted(self.database.tables.target.elements())  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -111,7 +113,9 @@ def test_parts_are_whole_files_of_so_many_records_and_each_lands_once(folder: Fo
     outcome = folder.replay(most=4)
     assert (outcome.landed, outcome.told) == (len(ALL), [])
     assert folder.landed == ALL
-    assert folder.reads == [["0.txt", "1.txt"], ["2.txt"], ["3.txt", "4.txt", "5.txt"]], "a file without records weighs one"
+    assert folder.reads == [["0.txt", "1.txt"], ["2.txt"], ["3.txt", "4.txt", "5.txt"]], (
+        "a file without records weighs one"
+    )
     assert not folder.with_status(FailureStatus.QUARANTINED)
 
 
@@ -136,7 +140,7 @@ def test_a_record_that_fails_costs_its_file_and_no_other(folder: Folder) -> None
 def test_files_without_records_that_fail_are_tried_one_by_one_and_the_replay_ends(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of no records is none: a replay that divided by records alone would try the same files for ever."""
+    """A half of zero records is zero: a replay that divided by records alone would try the same files for ever."""
 
     def fails(_ranges: Ranges) -> Sequence[Hashable]:
         folder.reads.append([])

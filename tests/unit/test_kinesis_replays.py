@@ -91,7 +91,7 @@ class Stream:
     @property
     def landed(self) -> list[bytes]:
         """The records in the table, as often as they are there."""
-        return sorted(self.database.tables.target.elements())  # type: ignore[type-var]
+        return sorted(self.database.tables.target.elements())  # type: ignore[arg-type]
 
 
 @pytest.fixture
