@@ -88,8 +88,8 @@ class KinesisReplayWorld(ReplayWorld, KinesisWorld):
     def _replay(self, process: Process) -> None:
         wanted = [RangeKey.of(row) for row in self.in_quarantine()]
         pace = ReplayPace(self.random.randint(1, 5))
-        divider = ShardDivider(self.client, TOPIC)
+        reader, divider = ShardRecords(self), ShardDivider(self.client, TOPIC)
         replay = Replay(
-            self.ledger(), self.claim_of(process), self.target_of(process), self.source_check(), ShardRecords(self), pace, divider
+            self.ledger(), self.claim_of(process), self.target_of(process), self.source_check(), reader, pace, divider
         )  # fmt: skip
         self.outcomes.append(replay.run(wanted))
