@@ -1,4 +1,4 @@
-"""Replays of a folder over a ledger in memory: whole files land, each once, and one that fails or is gone costs itself alone."""
+"""Replays of a folder over a ledger in memory: whole files land, each once; one that fails or is gone costs itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from exactlyonce.connectors.files.source_bounds import FolderBounds
 from exactlyonce.connectors.files.source_folder import LocalFolder
 from exactlyonce.connectors.files.source_lists import FileLists, Known
-from exactlyonce.connectors.files.source_position import NOTHING_READ, after
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
 from exactlyonce.connectors.files.source_spec import FilesSource
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce.ledger.replay_rules import RangeKey
@@ -74,7 +74,7 @@ class Folder:
         return ()
 
     def replay(self, *, most: int = 100) -> ReplayOutcome:
-        def files(start: int, end: int) -> object:
+        def files(start: int, end: int) -> tuple[SourceFile, ...]:
             found = self.lists.between(start, end)
             assert found is not None
             return found
@@ -82,7 +82,7 @@ class Folder:
         divider = FolderDivider(
             str(self.path),
             files,
-            lambda each: sum(1 for _ in self.folder.lines(each.file)),  # type: ignore[arg-type]
+            lambda each: sum(1 for _ in self.folder.lines(each.file)),
         )
         replay = Replay(
             MemoryLedger(self.database), ReplayClaim(STREAM, "mine"), MemoryTarget(self.database, 0),
