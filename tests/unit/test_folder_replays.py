@@ -144,7 +144,8 @@ def test_files_without_records_that_fail_are_tried_one_by_one_and_the_replay_end
 
     def fails(_ranges: Ranges) -> Sequence[Hashable]:
         folder.reads.append([])
-        assert len(folder.reads) < 40
+        if len(folder.reads) > 40:
+            pytest.fail("it goes round in circles")
         raise RecordsFailed("the transform fails")
 
     monkeypatch.setattr(folder, "rows", fails)

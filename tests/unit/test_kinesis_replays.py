@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce_spark.connectors.kinesis.dividing import ShardDivider
 from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_parts import Divided
 from exactlyonce_spark.replay_records import RecordsFailed
 from exactlyonce_spark.target import DeadLetter
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, bounds_of, client_of, range_of
@@ -152,6 +154,23 @@ def test_what_expires_between_looking_and_reading_is_not_landed_as_if_it_had_bee
 def test_a_stream_that_was_deleted_and_created_again_is_refused_and_nothing_is_given_up(stream: Stream) -> None:
     stream.api.expire(6)
     stream.api.created += timedelta(days=1)
+    outcome = stream.replay()
+    assert (outcome.landed, outcome.uncounted) == (0, 0)
+    assert "deleted and recreated" in outcome.told[0]
+    assert len(stream.with_status(FailureStatus.QUARANTINED)) == 1
+
+
+def test_a_stream_that_is_created_again_while_a_part_is_looked_for_is_refused_too(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = ShardDivider.first
+
+    def created_again(divider: ShardDivider, *asked: Any) -> Divided:
+        stream.api.expire(6)
+        stream.api.created += timedelta(days=1)
+        return look(divider, *asked)
+
+    monkeypatch.setattr(ShardDivider, "first", created_again)
     outcome = stream.replay()
     assert (outcome.landed, outcome.uncounted) == (0, 0)
     assert "deleted and recreated" in outcome.told[0]
