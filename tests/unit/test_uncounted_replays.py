@@ -85,10 +85,16 @@ def test_a_range_that_lands_in_parts_counts_as_one_and_its_records_are_not_count
     assert (ended.phase is ReplayPhase.SUCCEEDED) == is_whole
 
 
+def asked_for(identifier: str) -> dict[str, Any]:
+    made = replay()
+    made["spec"]["from"] = {"failures": {"ids": [identifier]}}
+    return made
+
+
 def test_what_was_asked_for_is_carried_whole_and_its_id_can_be_asked_for() -> None:
     assert parse_asked(render_asked(ASKED)) == ASKED
     identifier = str(RangeKey.of(part(1, 3, FailureStatus.QUARANTINED)))
-    found = parse_replay(replay(**{"from": {"failures": {"ids": [identifier]}}}), "the test")
+    found = parse_replay(asked_for(identifier), "the test")
     assert found.spec.from_.failures is not None
     assert found.spec.from_.failures.ids == (identifier,)
 
