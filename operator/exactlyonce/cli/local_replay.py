@@ -113,6 +113,9 @@ def _ended(child: subprocess.Popen[bytes], home: Path) -> ReplayReport:
 def tell(report: ReplayReport) -> None:
     """Print what a replay has done, and what it has not."""
     click.echo(f"Landed {report.landed} records ({report.rows} rows); {report.failed} failed, {report.lost} are lost.")
+    if report.uncounted:
+        parts = "1 part" if report.uncounted == 1 else f"{report.uncounted} parts"
+        click.echo(f"Of {parts} beside these that failed or are lost, nobody can tell how many records they have.")
     for sentence in report.told:
         click.echo(one_line(sentence, 1000), err=True)
     if report.problem is not None:
