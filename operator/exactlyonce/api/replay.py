@@ -32,7 +32,7 @@ def why_not_replayable(spec: StreamSpec) -> str | None:
         name = field_name(spec.sink.connector)
         return (
             f"this release cannot replay into sink.{name}: its rows are neither written in a transaction of the ledger nor in "
-            "files that only the ledger lists"
+            "files that the ledger lists"
         )
     if not source.positions_count_records:
         return f"this release replays ranges whose positions count records, and not those of {spec.source.connector}"
