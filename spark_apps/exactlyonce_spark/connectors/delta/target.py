@@ -15,6 +15,7 @@ from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.columns import digest
 from exactlyonce.connectors.files.manifest import Author, Manifest, ReplayWrite, Write
 from exactlyonce.errors import Unreachable
+from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.delta.fit import (
     lacking,
@@ -101,6 +102,10 @@ class TableTarget(ManifestTarget):
         """
         self._require_holdable()
         _, with_files, life = self._landed(committables)
+        if not with_files and self._log.view(life) is None:
+            raise NothingToReplayInto(
+                f"There is no table at {self._wanted.where} yet; start the stream, which creates it."
+            )
         self._held_to(with_files, life, self._seen(life))
         seen = self._seen(self._author.life)
         new = lacking(
