@@ -25,7 +25,7 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.source.port import SourceNow
 from exactlyonce_spark.replay_driver import Throttle
-from tests.resource_documents import document
+from tests.resource_documents import KAFKA_SINK, document
 
 KEYED = {"spec.sink.postgres.write": "Upsert", "spec.sink.postgres.keys": ["id"]}
 
@@ -44,6 +44,9 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
     assert refusal(**KEYED, **{"spec.sink.postgres.version": "ts"}) is None
     assert refusal(**merged("Sum")) is None
     assert refusal(**{"spec.sink": {"files": {"path": "/lake"}}}) is None, "files have no order"
+    assert refusal(**{"spec.sink": {"delta": {"location": "/lake"}}}) is None, "nor have the rows of a table"
+    catalog = {"sql": {"secretRef": {"name": "catalog"}}}
+    assert refusal(**{"spec.sink": {"iceberg": {"catalog": catalog, "table": "a.b", "location": "/lake"}}}) is None
 
 
 @pytest.mark.parametrize(
@@ -53,8 +56,8 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
         ({**KEYED, **DELETES}, "onTombstone: Delete"),
         ({**KEYED, "spec.outputMode": "Update"}, "outputMode: Update"),
         (
-            {"spec.sink": {"delta": {"location": "/lake"}}},
-            "this release cannot replay into sink.delta: its rows are",
+            {"spec.sink": {"kafka": KAFKA_SINK}},
+            "this release cannot replay into sink.kafka: its rows are",
         ),
     ],
 )

@@ -254,6 +254,7 @@ def test_a_delta_table_whose_columns_do_not_fit_any_more_takes_over_nothing_unti
 
 def test_an_iceberg_column_with_a_namesake_keeps_back_what_was_replayed(tmp_path: Path) -> None:
     stream = stream_at(IcebergStream, tmp_path)
+    assert isinstance(stream, IcebergStream)
     driver = stream.next_driver()
     replayed(stream, "mine")
     with stream.table().update_schema(allow_incompatible_changes=True) as update:
