@@ -67,6 +67,7 @@ def test_what_is_in_quarantine_lands_in_a_table_once_though_a_replay_and_a_drive
     assert left, "its files were written"
     done = command(rig, "replay", "--yes")
     assert done.exit_code == 0, done.output
+    assert "Readers of the table see these rows with the next batch that lands." in done.output
     assert ranges(rig) == []
     assert ids() == landed, "the table shows what was replayed with the next batch"
 

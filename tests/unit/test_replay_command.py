@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from exactlyonce.api.replay import why_not_replayable
 from exactlyonce.api.resource import parse_stream
+from exactlyonce.cli.local_replay import tell
 from exactlyonce.cli.main import main
 from exactlyonce.cli.replay_candidates import examined
 from exactlyonce.cli.replayed_transform import TransformUnreadable, with_transform
@@ -63,6 +64,25 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
 )
 def test_what_a_replay_could_make_wrong_is_refused_by_name(changes: dict[str, Any], words: str) -> None:
     assert words in (refusal(**changes) or "")
+
+
+@pytest.mark.parametrize(
+    ("sink", "words"),
+    [
+        ({"delta": {"location": "/lake"}}, "Readers of the table see these rows with the next batch that lands.\n"),
+        ({"files": {"path": "/lake", "manifest": "None"}}, ""),
+        ({"files": {"path": "/lake"}}, "readers of _spark_metadata see them with the next batch that lands.\n"),
+    ],
+)
+def test_who_replays_is_told_which_readers_do_not_see_it_yet(
+    capsys: pytest.CaptureFixture[str], sink: dict[str, Any], words: str
+) -> None:
+    spec = parse_stream(document({"spec.sink": sink}), "the test").spec
+    tell(ReplayReport(landed=3, rows=3), spec.sink.spec)
+    said, _, shown = capsys.readouterr().out.partition("\n")
+    assert said.startswith("Landed 3 records (3 rows)")
+    assert shown.endswith(words)
+    assert bool(shown) is bool(words)
 
 
 @pytest.mark.parametrize("combine", ["First", "Last"])

@@ -112,6 +112,11 @@ class DeltaSink(ManifestSink):
         return
 
     @property
+    def replays_shown(self) -> str:
+        """The next batch commits it."""
+        return "Readers of the table see these rows with the next batch that lands."
+
+    @property
     def landing_place(self) -> str:
         """The folder."""
         return f"Delta table {plain_path(self.location).rstrip('/')}"

@@ -114,6 +114,11 @@ class IcebergSink(ManifestSink):
         return
 
     @property
+    def replays_shown(self) -> str:
+        """The next batch commits it."""
+        return "Readers of the table see these rows with the next batch that lands."
+
+    @property
     def landing_place(self) -> str:
         """The table by its name in the catalog and its folder."""
         return f"Iceberg table {self.table} in {plain_path(self.location).rstrip('/')}"
