@@ -145,11 +145,6 @@ def is_of_replay(path: str) -> bool:
     return _OF_A_REPLAY.match(path.rpartition("/")[2]) is not None
 
 
-def is_name_of_replay(name: str) -> bool:
-    """Whether a name is that of an attempt of a replay."""
-    return _OF_A_REPLAY.fullmatch(name) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """One data file: its path relative to the sink's path, and what it holds.

@@ -6,7 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from exactlyonce.connectors.files.manifest import DataFile, Manifest, ManifestUnreadable, is_name_of_replay
+from exactlyonce.connectors.files import manifest as of_files
+from exactlyonce.connectors.files.manifest import DataFile, Manifest, ManifestUnreadable
 from exactlyonce.connectors.files.replayed import unreadable, with_replayed
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -86,4 +87,4 @@ def _of_replay(name: str, text: str) -> TableManifest:
 
 def is_of_replay(file: DataFile) -> bool:
     """Whether a replay wrote a file: files of tables stay in the folder of their attempt."""
-    return is_name_of_replay(file.path.partition("/")[0])
+    return of_files.is_of_replay(file.path.partition("/")[0])
