@@ -37,6 +37,7 @@ from tests.simulation.mutations import (
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
     OF_REPLAYED_FILES,
+    OF_REPLAYED_TABLES,
     OF_REPLAYS,
     OF_SHARED_LABELS,
     OF_SNAPSHOTS,
@@ -51,6 +52,7 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.snapshot_world import SnapshotWorld
 from tests.simulation.staged_world import StagedWorld
+from tests.simulation.table_replay_world import TableReplayWorld
 from tests.simulation.table_world import TableWorld
 from tests.simulation.thawed import thaw
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
@@ -134,6 +136,7 @@ WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
     (OF_BESIDES, BesideWorld),
     (OF_GIVE_UPS, GiveUpWorld),
     (OF_REPLAYED_FILES, FilesReplayWorld),
+    (OF_REPLAYED_TABLES, TableReplayWorld),
     (OF_REPLAYS, ReplayWorld),
     (OF_SHARED_LABELS, SharedLabelsWorld),
     (OF_STAGED_LOADS, StagedWorld),

@@ -47,6 +47,7 @@ from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.snapshot_world import SnapshotWorld
 from tests.simulation.spark_batch import TASK_TRIES
 from tests.simulation.staged_world import StagedLogWorld, StagedWorld
+from tests.simulation.table_replay_world import SnapshotReplayWorld, TableReplayWorld
 from tests.simulation.table_world import TableWorld
 from tests.simulation.two_phase_world import TwoPhaseLogWorld, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
@@ -135,6 +136,8 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (ReplayWorld, SEEDS_OF_REPLAYS),
         (FilesReplayWorld, SEEDS_OF_REPLAYS // 3),
         (FilesReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
+        (TableReplayWorld, max(1, SEEDS_OF_REPLAYS // 6)),
+        (SnapshotReplayWorld, max(1, SEEDS_OF_REPLAYS // 12)),
         (LettersWorld, SEEDS_OF_REPLAYS),
         (BesideWorld, SEEDS_OF_REPLAYS // 2),
         (GiveUpWorld, max(1, SEEDS_OF_REPLAYS // 3)),

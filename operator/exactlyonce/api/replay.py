@@ -45,7 +45,7 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
         name = field_name(spec.sink.connector)
         return (
             f"this release cannot replay into sink.{name}: its rows are neither written in a transaction of the ledger nor in "
-            "files that only the ledger lists"
+            "files that the ledger lists"
         )
     if not source.positions_count_records and asked is not Replayed.FAILURES:
         return _why_only_failures(f"source.{field_name(spec.source.connector)}", asked)

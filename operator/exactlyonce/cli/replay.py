@@ -206,7 +206,7 @@ def replay(
     if find_spec("pyspark") is None:
         raise ExtraMissing.of("pyspark")  # it is a process of its own: told before anything is begun
     report = run_replay(opened, secrets, ranges, letters, most_records=chunk, records_per_second=limit)
-    tell(report)
+    tell(report, stream.spec.sink.spec)
     sys.exit(0 if all_ready and report.problem is None and not report.told else 1)
 
 

@@ -25,6 +25,7 @@ from tests.simulation.mutations import (
     object_log,
     quarantines,
     replayed_files,
+    replayed_tables,
     replays,
     resets,
     shared_labels,
@@ -122,6 +123,10 @@ MUTATIONS: dict[str, Mutation] = {
         replayed_files.what_a_batch_has_taken_over_stays,
         replayed_files.what_a_replay_has_landed_is_no_batchs,
         replayed_files.what_no_batch_has_taken_over_does_not_count,
+        replayed_tables.a_batch_is_committed_without_what_it_took_over,
+        replayed_tables.what_a_batch_took_over_is_committed_in_a_version_of_its_own,
+        replayed_tables.what_a_batch_takes_over_is_taken_before_the_batch_lands,
+        replayed_tables.what_waits_is_committed_by_whoever_starts,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
@@ -246,6 +251,11 @@ OF_REPLAYED_FILES = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_files.__name__
 )
 """What only a world can notice in which replays land in files."""
+
+OF_REPLAYED_TABLES = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_tables.__name__
+)
+"""Those that only a world of replays into a table with a log can show."""
 
 OF_GIVE_UPS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == give_ups.__name__)
 """What only a world can notice in which people give up what is in quarantine."""
