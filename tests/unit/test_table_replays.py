@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -314,6 +315,24 @@ def test_a_replay_in_front_of_a_ledger_that_is_behind_the_table_lands_nothing(
     database.restore(before)
     with pytest.raises(LedgerBehindTable, match="has batch 3 of this stream, which the ledger does not know"):
         begun(stream, "another")
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_replay_that_begins_while_a_driver_lands_takes_the_ledger_for_no_restored_one(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    driver, log = stream.next_driver(), type(stream.log())
+    view = log.view
+
+    def behind_a_landing(self: Any, life: str) -> Any:
+        monkeypatch.setattr(log, "view", view)
+        stream.land(driver, 3, 2 + batches)
+        return view(self, life)
+
+    monkeypatch.setattr(log, "view", behind_a_landing)
+    assert replayed(stream, "mine").landed == 10
+    stream.land(stream.next_driver(), 3 + batches, 3 + batches)
+    assert stream.seen() == own(3 + batches) + ONCE
 
 
 def test_a_replay_that_a_restored_ledger_has_forgotten_is_landed_again_and_counts_once(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.connectors.files.manifest import Author, ReplayWrite
+from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.rows import StreamRow
@@ -108,10 +109,22 @@ def stream_in(ledger: Ledger, stream_id: str) -> StreamRow:
 def replay_target(target: TableTarget, ledger: Ledger, stream_id: str, life: str, token: str) -> TableReplayTarget:
     """Return the target of a replay over a table, which is held to the ledger first.
 
+    The stream's driver may land and commit between the two looks: a refusal counts only if the ledger still says the same.
+
     Raises:
         Refused: as `PreparedTableOfReplay.target`.
     """
+    while True:
+        committables = _committables_in(ledger, stream_id)
+        try:
+            target.require_replayable(committables)
+        except Refused:
+            if _committables_in(ledger, stream_id) == committables:
+                raise
+        else:
+            return TableReplayTarget(stream_id, life, token, target)
+
+
+def _committables_in(ledger: Ledger, stream_id: str) -> Mapping[BatchNumber, str]:
     with ledger.transaction() as transaction:
-        committables = transaction.read_committables(stream_id)
-    target.require_replayable(committables)
-    return TableReplayTarget(stream_id, life, token, target)
+        return transaction.read_committables(stream_id)
