@@ -7,13 +7,11 @@ is marked, and nothing else; the next replay takes the rest. docs/adr/0041.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol, assert_never
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, assert_never
 
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, TransactionTooLong, Unreachable
-from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
@@ -25,19 +23,20 @@ from exactlyonce.ledger.replay_rules import (
     Piece,
     RangeKey,
     finding_of,
-    next_chunk,
     ranges_of,
     rest_of,
 )
 from exactlyonce.ledger.rows import FailureRow
-from exactlyonce.positions.ranges import BatchNumber, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_parts import Chunk, Chunks, Expired, PartUnfit, RangeDivider, Unfit
+from exactlyonce_spark.replay_records import RecordReader, RecordsFailed, failing_records
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
-from exactlyonce_spark.target import DeadLetter, ReplayTarget, WritesAhead
+from exactlyonce_spark.target import ReplayTarget, WritesAhead
 
 MOST_FAILURES = 10
 """After so many records in a row that fail and none that lands, each range is left at its first record that fails.
@@ -53,62 +52,6 @@ _LOOKS = 5
 log = logging.getLogger("exactlyonce.replay")
 
 
-class RecordsFailed(ExactlyOnceError):
-    """The rows of some records cannot be made or handed over; fewer of them may do."""
-
-
-class RecordReader(Protocol):
-    """Reads exactly given ranges, and makes their rows as the stream does, or as the corrected transform does."""
-
-    def rows(self, ranges: Ranges) -> Any:
-        """Return the rows, as the target takes them.
-
-        Raises:
-            RecordsFailed: if one of the records fails, or they are too many at once.
-        """
-        ...
-
-    def malformed(self, ranges: Ranges) -> Sequence[DeadLetter]:
-        """Return the malformed records of the ranges, where those are dead letters."""
-        ...
-
-
-@dataclass
-class ReplayOutcome:
-    """What a replay has done, in records; and a sentence for each range, or part of one, that it has not landed.
-
-    `asked` is how many dead letters it has found, where it was to find them by itself.
-    """
-
-    landed: int = 0
-    rows: int = 0
-    lost: int = 0
-    failed: int = 0
-    told: list[str] = field(default_factory=list)
-    asked: int = 0
-
-
-@dataclass(frozen=True)
-class ReplayPace:
-    """How many records one transaction lands at most, what is called with their number after each, and when to end early."""
-
-    most_records: int
-    landed: Callable[[int], None] = lambda _: None
-    is_to_end: Callable[[], bool] = lambda: False
-
-
-@contextmanager
-def failing_records() -> Iterator[None]:
-    """Tell what is wrong with the records from what is wrong with a store: only the former fails a chunk."""
-    try:
-        yield
-    except Exception as problem:
-        ending, words = ending_of(problem, in_batch=True)
-        if ending is not Ending.BATCH_FAILED:
-            raise
-        raise RecordsFailed(words) from problem
-
-
 class Replay:
     """One replay of one stream, under a claim of its own."""
 
@@ -120,7 +63,9 @@ class Replay:
         source: SourceCheck,
         reader: RecordReader,
         pace: ReplayPace,
+        divider: RangeDivider | None = None,
     ) -> None:
+        """`divider` is of a source whose positions count no records."""
         self._ledger = ledger
         self._claim = claim
         self._target = target
@@ -128,8 +73,9 @@ class Replay:
         self._reader = reader
         self._pace = pace
         self._most = pace.most_records
+        self._chunks = Chunks(divider)
         self._rows: list[FailureRow] = []
-        self._failed_in_a_row = 0
+        self._failures = self._failed_in_a_row = 0
         self.outcome = ReplayOutcome()
 
     def run(self, wanted: Collection[RangeKey]) -> ReplayOutcome:
@@ -153,12 +99,13 @@ class Replay:
 
     def _replay_all(self) -> None:
         looks = 0
-        while not self._pace.is_to_end() and (pieces := next_chunk(self._rows, self._most)):
+        while not self._pace.is_to_end() and (chunk := self._chunks.next(self._rows, self._most)):
+            self._tried = chunk
             try:
-                self._replay(pieces)
+                self._replay(chunk)
                 looks = 0
             except TransactionTooLong as problem:
-                self._failed(pieces, RecordsFailed(str(problem)))
+                self._failed(self._tried, RecordsFailed(str(problem)))
             except (RecordsLost, RecordsReplaced, OriginReplaced, Unreachable):
                 looks += (
                     1  # the next look says of which range that is; a landing of the stream may have ended our session
@@ -166,18 +113,23 @@ class Replay:
                 if looks >= _LOOKS:
                     raise
             except OriginMissing as problem:
-                self._put_aside(pieces, str(problem))
+                self._put_aside(chunk.pieces, str(problem))
             except RangeNotHeld as problem:
                 self.outcome.told.append(str(problem))
-                self._forget(pieces)
-            except RecordsFailed as problem:
-                self._failed(pieces, problem)
+                self._forget(chunk.pieces)
+            except (RecordsFailed, PartUnfit) as problem:
+                self._failed(self._tried, problem)
 
-    def _replay(self, pieces: tuple[Piece, ...]) -> None:
-        batch, ranges = pieces[0].row.batch, ranges_of(pieces)
+    def _replay(self, whole: Chunk) -> None:
+        batch = whole.pieces[0].row.batch
         reached("replay.begun", batch)
-        if not self._all_held(pieces):
+        if not self._all_held(whole.pieces):
             return
+        chunk = self._divided(whole)
+        if chunk is None:
+            return
+        pieces = chunk.pieces
+        ranges = ranges_of(pieces)
         ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
         kept = {piece.row.partition: piece.row.fingerprint for piece in pieces}
         watch = LogWatch(self._source)
@@ -200,13 +152,35 @@ class Replay:
 
         written = land_pieces(self._ledger, self._claim, pieces, write)
         reached("replay.landed", batch)
-        self.outcome.landed += ranges.record_count
+        self.outcome.landed += chunk.records
         self.outcome.rows += written or 0
         self._failed_in_a_row = 0
-        log.info("Batch %s: landed %s.", batch, ranges)
+        log.info("Batch %s: landed %s.", batch, ", ".join(map(self._chunks.text, pieces)))
         self._advance(pieces)
         self._most = min(self._pace.most_records, 2 * self._most)
-        self._pace.landed(ranges.record_count)
+        self._pace.landed(chunk.records)
+
+    def _divided(self, whole: Chunk) -> Chunk | None:
+        """Return what of a chunk is read now; None where the first part of it has been dealt with.
+
+        Raises:
+            PartUnfit: if the first part cannot be read; it is what was tried last.
+        """
+        found = self._chunks.divided(whole, self._most)
+        match found:
+            case Chunk():
+                self._tried = found
+                return found
+            case Unfit(until_offset=until, words=words, name=name):
+                self._tried = Chunk((Piece(whole.pieces[0].row, until),), 0, 0, is_single=True, name=name)
+                raise PartUnfit(words)
+            case Expired(until_offset=until, words=words):
+                # Another origin of this name lacks them as well: whether it is one was asked before they were looked for.
+                if self._all_held(whole.pieces):
+                    self._give_up(Piece(whole.pieces[0].row, until), words)
+                return None
+            case _:
+                assert_never(found)
 
     def _prepared(self, batch: BatchNumber, rows: Any) -> Any:
         return self._target.prepare(batch, rows) if isinstance(self._target, WritesAhead) else rows
@@ -227,9 +201,12 @@ class Replay:
                     assert_never(finding)
         return all(isinstance(finding, Held) for _, finding in findings)
 
-    def _give_up(self, piece: Piece) -> None:
+    def _give_up(self, piece: Piece, why: str | None = None) -> None:
+        """Record a piece as lost; `why` is a sentence where nobody knows how many records it has."""
         key, offsets, before = RangeKey.of(piece.row), piece.offsets, piece.row.error
         words = f"{offsets.record_count} records of the range {key} are lost: retention took {piece.row.partition} {offsets}."
+        if why is not None:
+            words = f"Records of the range {key} are lost, how many is not known, and it may be none. {why}"
         try:
             give_up(self._ledger, self._claim, piece, words + (before and f" They had failed: {before}"))
         except RangeNotHeld as problem:
@@ -237,34 +214,38 @@ class Replay:
             self._forget([piece])
             return
         reached("replay.given-up", piece.row.batch)
-        self.outcome.lost += offsets.record_count
+        if why is None:
+            self.outcome.lost += offsets.record_count
+        else:
+            self.outcome.uncounted += 1
         self.outcome.told.append(words)
         self._advance([piece])
 
-    def _failed(self, pieces: Sequence[Piece], problem: RecordsFailed) -> None:
+    def _failed(self, chunk: Chunk, problem: RecordsFailed | PartUnfit) -> None:
         """Try fewer records; one that fails by itself is put back, and what follows it is replayed."""
-        count = ranges_of(pieces).record_count
-        if count > 1:
-            self._most = count // 2
+        if not chunk.is_single:
+            self._most = max(1, chunk.weight // 2)
             return
-        piece = pieces[0]
+        piece = chunk.pieces[0]
         self._put_back(piece, str(problem))
-        self.outcome.failed += 1
+        self.outcome.failed += chunk.records
+        self.outcome.uncounted += chunk.records == 0
+        self._failures += 1
         self._failed_in_a_row += 1
         again = " again" if piece.row.error else ""  # a part of a backfill may fail for the first time
-        self.outcome.told.append(f"The record {RangeKey.of(piece.row)} failed{again}: {problem}")
+        self.outcome.told.append(f"{chunk.name} {RangeKey.of(piece.row)} failed{again}: {problem}")
         self._advance([piece])
         if not piece.is_whole and self._has_failed_often:
             rest = rest_of(piece)
-            name = f"The range {RangeKey.of(rest)} of {rest.offset_count} records"
-            words = f"{name} is left untried, since too many failed."
+            count = self._chunks.count_text(OffsetRange(rest.from_offset, rest.until_offset))
+            words = f"The range {RangeKey.of(rest)}{count} is left untried, since too many failed."
             # The next chunk has one record, too: finding one again in each range would take all the halvings of a chunk.
             self._put_aside([Piece(rest, rest.until_offset)], words)
 
     @property
     def _has_failed_often(self) -> bool:
         """Whether something else than a few records may be wrong: what is tried of each further range is bounded."""
-        return self._failed_in_a_row >= MOST_FAILURES or self.outcome.failed >= MOST_FAILURES_IN_ALL
+        return self._failed_in_a_row >= MOST_FAILURES or self._failures >= MOST_FAILURES_IN_ALL
 
     def _put_aside(self, pieces: Sequence[Piece], words: str) -> None:
         """Put whole ranges back into quarantine that cannot be replayed as the source is."""

@@ -20,6 +20,7 @@ from tests.simulation.beside_world import BesideWorld
 from tests.simulation.files_replay_world import FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
+from tests.simulation.kinesis_replay_world import KinesisReplayWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
 from tests.simulation.log_world import LogWorld
@@ -31,6 +32,7 @@ from tests.simulation.mutations import (
     OF_FOLDERS,
     OF_GIVE_UPS,
     OF_KINESIS,
+    OF_KINESIS_REPLAYS,
     OF_LETTERS,
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
@@ -129,6 +131,7 @@ _RESHARDS = _few("kill driver", "reshard", "unlisted")
 WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
     (OF_FOLDERS, FolderWorld),
     (OF_KINESIS, KinesisWorld),
+    (OF_KINESIS_REPLAYS, KinesisReplayWorld),
     (OF_LETTERS, LettersWorld),
     (OF_BESIDES, BesideWorld),
     (OF_GIVE_UPS, GiveUpWorld),
@@ -257,6 +260,9 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "the_oldest_record_of_a_shard_is_read_before_it_is_named": _few("kill driver", "retention", "suspend"),
     "a_gap_of_retention_is_not_noticed": _few("kill driver", "retention"),
     "a_stream_that_was_recreated_is_taken_for_the_same": _few("kill driver", "re-create"),
+    "a_range_is_lost_as_a_whole_once_its_beginning_has_expired": lambda drawn: replace(
+        _poisoned(drawn), hazards=frozenset({"kill driver", "poison", "retention"})
+    ),
     "a_rebuilt_generation_forgets_its_lists": _few("kill driver", "lose driver"),
     "a_folder_is_believed_without_its_digest": _few("kill driver", "lose lists", "files late", "lose checkpoint"),
     "a_file_that_was_read_is_not_compared": _few("kill driver", "file changes"),

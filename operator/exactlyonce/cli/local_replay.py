@@ -114,6 +114,9 @@ def _ended(child: subprocess.Popen[bytes], home: Path) -> ReplayReport:
 def tell(report: ReplayReport, sink: object) -> None:
     """Print what a replay has done, and what it has not; `sink` is the spec of what it landed into."""
     click.echo(f"Landed {report.landed} records ({report.rows} rows); {report.failed} failed, {report.lost} are lost.")
+    if report.uncounted:
+        parts = "1 part" if report.uncounted == 1 else f"{report.uncounted} parts"
+        click.echo(f"Of {parts} beside these that failed or are lost, nobody can tell how many records they have.")
     if report.rows and isinstance(sink, ShowsReplaysLater) and sink.replays_shown is not None:
         click.echo(sink.replays_shown)
     for sentence in report.told:

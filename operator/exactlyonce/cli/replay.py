@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from exactlyonce.api.replay import require_replayable
+from exactlyonce.api.replay import Replayed, require_replayable
 from exactlyonce.assembly import source_address
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.backfill import AskedBackfill, ReplayLimits, run_backfill
@@ -170,7 +170,7 @@ def replay(
         )
     state, secrets = options["state"], options["secrets"]
     stream = with_transform(choose_stream(Path(target), options["name"]), transform)
-    require_replayable(stream.spec, stream.stream_id)
+    require_replayable(stream.spec, stream.stream_id, Replayed(kind))
     opened = open_stream(stream, state, secrets, read_only=True)
     if into is not None and backfill is not None:
         source = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))

@@ -17,6 +17,7 @@ from tests.simulation.mutations import (
     give_ups,
     keeping,
     kinesis,
+    kinesis_replays,
     landings,
     letters,
     manifest_logs,
@@ -206,6 +207,7 @@ MUTATIONS: dict[str, Mutation] = {
         folders.files_are_removed_once_they_are_planned,
         folders.what_was_planned_and_is_gone_is_not_told,
         folders.whoever_removes_what_has_landed_misses_nothing,
+        kinesis_replays.a_range_is_lost_as_a_whole_once_its_beginning_has_expired,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -266,6 +268,11 @@ OF_LETTERS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.
 
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""
+
+OF_KINESIS_REPLAYS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis_replays.__name__
+)
+"""What only a world can notice in which a Kinesis stream's quarantine is replayed."""
 
 OF_FOLDERS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == folders.__name__)
 """What only a world whose source is a folder can notice."""
