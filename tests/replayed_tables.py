@@ -24,7 +24,8 @@ from exactlyonce_spark.connectors.delta.replaying import replay_target, stream_i
 from exactlyonce_spark.connectors.delta.target import TableTarget
 from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import PlannedBatch
-from exactlyonce_spark.replay import Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from tests.delta_rig import DeltaStream, Row
 from tests.iceberg_rig import IDENTIFIER, IcebergStream
 from tests.ledgers import IDS, P0, P1, STREAM
