@@ -50,7 +50,7 @@ def answers(promtool: Path, tmp_path_factory: pytest.TempPathFactory) -> list[st
         test = {"rule_files": [str(rules)], "evaluation_interval": "1m", "tests": [asked(*case.values)]}
         (folder / f"case-{number}.yaml").write_text(yaml.safe_dump(test))
     files = [str(folder / f"case-{number}.yaml") for number in range(len(CASES))]
-    command = [promtool, "test", "rules", *files]
+    command: list[str | Path] = [promtool, "test", "rules", *files]
     ran = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
     said = dict(re.findall(r"^Unit Testing:\s+(\S+)\n(.*?)(?=^Unit Testing:|\Z)", ran.stdout, re.M | re.S))
     return [said[file] for file in files]

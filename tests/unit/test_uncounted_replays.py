@@ -105,7 +105,7 @@ def test_a_report_names_what_nobody_could_count_and_else_is_what_an_earlier_rele
     assert ReplayReport.parse(report.render()) == report
     assert ReplayReport.parse(report.render(300)) == report
     with CliRunner().isolation() as (out, *_):
-        tell(report)
+        tell(report, None)
         assert b"Of 2 parts beside these that failed or are lost" in out.getvalue()
 
 
