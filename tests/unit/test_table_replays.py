@@ -18,7 +18,7 @@ from pyiceberg.types import StringType
 
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.manifest import ManifestUnreadable
-from exactlyonce.errors import LandedGone, Refused
+from exactlyonce.errors import LandedGone, Refused, Unreachable
 from exactlyonce.ledger.fence import Fenced
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.positions.ranges import BatchNumber
@@ -165,6 +165,25 @@ def test_a_driver_that_was_superseded_before_it_landed_takes_nothing_over(
     with pytest.raises(Fenced):
         stream.land(frozen, 3, 3, permit)
     assert waiting(stream)
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_a_storage_that_does_not_answer_as_a_batch_takes_over_lets_nothing_land(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed(stream, "mine")
+    driver = stream.next_driver()
+    with monkeypatch.context() as patch:
+
+        def unanswered(*_: object) -> None:
+            raise Unreachable("no answer")
+
+        act_at(patch, "batch.rows-written", 3, lambda: patch.setattr(type(stream.log()), "facts", unanswered))
+        with pytest.raises(Unreachable):
+            stream.land(driver, 3, 3)
+    assert waiting(stream)
+    assert max(stream.committables()) == 2
     stream.land(stream.next_driver(), 3, 3)
     assert stream.seen() == own(3) + ONCE
 

@@ -92,7 +92,7 @@ def run_backfill(
     document = document_of(opened, (), most_records=pace.chunk, records_per_second=pace.records_per_second)
     carried = tuple(AskedRange.given(*span, origin_id) for span, origin_id in spans.items())
     report = run_document(opened, secrets, replace(document, take_up=carried, backfill=order))
-    tell(report, None)
+    tell(report)
     return 0 if report.problem is None and not report.told else 1
 
 

@@ -111,7 +111,7 @@ def _ended(child: subprocess.Popen[bytes], home: Path) -> ReplayReport:
         )
 
 
-def tell(report: ReplayReport, sink: object) -> None:
+def tell(report: ReplayReport, sink: object = None) -> None:
     """Print what a replay has done, and what it has not; `sink` is the spec of what it landed into."""
     click.echo(f"Landed {report.landed} records ({report.rows} rows); {report.failed} failed, {report.lost} are lost.")
     if report.uncounted:
