@@ -17,7 +17,7 @@ from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_batch, require_permit
 from exactlyonce_spark.planned import PlannedBatch, Written
-from exactlyonce_spark.target import ManifestTarget, RecordsOfBatch
+from exactlyonce_spark.target import ManifestTarget, NotLookedAt, RecordsOfBatch
 
 _NAMED = 3
 """Of how many batches that are gone the ranges are named."""
@@ -111,11 +111,22 @@ def land_manifest(
         transaction.write_committable(permit.stream_id, planned.number, recorded)
         return Written(prepared.rows)
 
-    land_batch(ledger, permit, marked, record, records_read=records_read)
+    _landed_once_looked_at(target, lambda: land_batch(ledger, permit, marked, record, records_read=records_read))
     reached("batch.landed", planned.number)
     show_landed(ledger, permit, target, planned.number, recorded, RecordsOfBatch(marked.ranges, marked.left_out.note))
     reached("batch.published", planned.number)
     return prepared.rows
+
+
+def _landed_once_looked_at(target: ManifestTarget, land: Callable[[], None]) -> None:
+    """Run a landing; what it would take over and was not looked at is looked at, behind its transaction, which it ends."""
+    while True:
+        try:
+            land()
+        except NotLookedAt as found:
+            target.require_replayed(found.replayed)
+        else:
+            return
 
 
 def _taken_over(

@@ -137,6 +137,14 @@ def clear_staging_if_possible(target: Target, batch: BatchNumber) -> None:
         log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
 
 
+class NotLookedAt(Exception):
+    """Replays have landed what the sink was not yet held to: that takes requests, for which no transaction stays open."""
+
+    def __init__(self, replayed: Mapping[str, str]) -> None:
+        super().__init__(f"{len(replayed)} entries of replays are to be looked at first")
+        self.replayed = replayed
+
+
 class ManifestTarget(ABC):
     """A sink whose rows count once the ledger has recorded where they are, such as files.
 
@@ -172,6 +180,8 @@ class ManifestTarget(ABC):
     def require_replayed(self, replayed: Mapping[str, str]) -> None:
         """Require that what replays have landed and no batch has taken over is there, and fits what this driver lands.
 
+        It is called when a driver starts, and with what `with_replayed` has not looked at.
+
         Raises:
             Refused: if it does not.
         """
@@ -180,7 +190,10 @@ class ManifestTarget(ABC):
     def with_replayed(self, batch: BatchNumber, committable: str, replayed: Mapping[str, str]) -> str:
         """Return what makes a batch visible, and what replays have landed since the one before it.
 
+        It is called in the transaction that lands the batch, perhaps more than once.
+
         Raises:
+            NotLookedAt: with what `require_replayed` is to be called with first, where that takes long.
             Refused: if one of the texts cannot be read.
         """
         raise NotImplementedError("no replay lands into it")

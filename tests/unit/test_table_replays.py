@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,19 @@ from pyiceberg.types import StringType
 
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.manifest import ManifestUnreadable
-from exactlyonce.errors import LandedGone, Refused, Unreachable
+from exactlyonce.errors import LandedGone, LostRace, Refused, Unreachable
 from exactlyonce.ledger.fence import Fenced
 from exactlyonce.ledger.replay import NothingToReplayInto
+from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce_spark import landing, manifest_landing
 from exactlyonce_spark.connectors.delta import replaying
 from exactlyonce_spark.connectors.delta.manifest import TableManifest
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable, RowsGone, TableOfAnother, TableUnfit
+from exactlyonce_spark.replay_outcome import ReplayPace
 from tests.delta_rig import COLUMNS, DeltaStream, Killed, act_at, dies
 from tests.iceberg_rig import IcebergStream
-from tests.ledgers import STREAM
+from tests.ledgers import P0, STREAM
 from tests.replayed_lake import LEDGERS
 from tests.replayed_tables import (
     IN_QUARANTINE,
@@ -167,6 +171,74 @@ def test_a_driver_that_was_superseded_before_it_landed_takes_nothing_over(
     assert waiting(stream)
     stream.land(stream.next_driver(), 3, 3)
     assert stream.seen() == own(3) + ONCE
+
+
+def test_no_file_is_asked_about_while_a_transaction_is_open_and_none_twice_for_one_take_over(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger's server ends a transaction that takes too long, and each file may be a request to a bucket far away."""
+    driver = stream.next_driver()
+    replayed(stream, "mine", most=4)
+    log, ledger = type(stream.log()), type(stream.ledger)
+    asked: Counter[str] = Counter()
+    facts, transaction, is_open = log.facts, ledger.transaction, [False]
+
+    def counted(self: Any, files: Any) -> Any:
+        assert not is_open[0], "the stream is locked meanwhile"
+        asked.update(file.path for file in files)
+        return facts(self, files)
+
+    @contextmanager
+    def opened(self: Any, **how: Any) -> Iterator[Any]:
+        with transaction(self, **how) as it:
+            is_open[0] = True
+            try:
+                yield it
+            finally:
+                is_open[0] = False
+
+    races = [LostRace("another one was first")] * 3
+
+    def passes(point: str, batch: int | None = None) -> None:
+        if point == "land.before-commit" and races:
+            raise races.pop()
+        if point == "batch.landed":
+            assert sorted(asked.values()) == [1] * 10
+            assert all(path.startswith("replay-") for path in asked)
+
+    monkeypatch.setattr(log, "facts", counted)
+    monkeypatch.setattr(ledger, "transaction", opened)
+    for module in (landing, manifest_landing):
+        monkeypatch.setattr(module, "reached", passes)
+    stream.land(driver, 3, 3)
+    assert not races
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_what_replays_land_once_a_batch_has_looked_is_looked_at_as_well_before_it_is_taken_over(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = stream.next_driver()
+    replay = begun(stream, "mine", most=4)
+    replay._pace = ReplayPace(4, is_to_end=lambda: bool(waiting(stream)))
+    log = type(stream.log())
+    facts = log.facts
+    asked: list[int] = []
+
+    def behind_which_more_lands(self: Any, files: Any) -> Any:
+        asked.append(len(files))
+        if len(asked) == 1:
+            assert begun(stream, "another").run([RangeKey(KEY.batch, P0, 14)]).landed == 6
+        return facts(self, files)
+
+    def begins() -> None:
+        assert replay.run([KEY]).landed == 4
+        monkeypatch.setattr(log, "facts", behind_which_more_lands)
+
+    act_at(monkeypatch, "batch.rows-written", 3, begins)
+    stream.land(driver, 3, 3)
+    assert stream.seen() == own(3) + ONCE
+    assert not waiting(stream)
 
 
 def test_a_storage_that_does_not_answer_as_a_batch_takes_over_lets_nothing_land(

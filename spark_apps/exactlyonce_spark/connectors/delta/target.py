@@ -40,7 +40,7 @@ from exactlyonce_spark.connectors.delta.table import (
 )
 from exactlyonce_spark.connectors.files.target import FileWriter
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.target import ManifestTarget, Prepared, RecordsOfBatch
+from exactlyonce_spark.target import ManifestTarget, NotLookedAt, Prepared, RecordsOfBatch
 
 OF_REPLAY = "the chunk of a replay"
 TRIES = 20
@@ -66,9 +66,12 @@ class TableTarget(ManifestTarget):
         self._number: int | None = None
         self._shown: str | None = None
         """The life of the latest batch that the table has."""
+        self._looked_at: set[str] = set()
+        """What replays have landed and this batch may take over, by the names of their attempts."""
 
     def prepare(self, batch: BatchNumber, rows: object) -> Prepared:
         """Write the rows of a batch into files of this attempt alone, which the table's log does not name."""
+        self._looked_at.clear()
         written = self.written(Write.draw(self._author, batch), rows)
         return Prepared(written.to_json(), written.manifest.rows)
 
@@ -122,15 +125,17 @@ class TableTarget(ManifestTarget):
         """Hold what replays have landed, and no batch has taken over, to the table as it is now."""
         if replayed:
             self._require_committable(replayed_tables(replayed))
+            self._looked_at |= replayed.keys()
 
     def with_replayed(self, batch: BatchNumber, committable: str, replayed: Mapping[str, str]) -> str:
         """Return the manifest of a batch with the files of replays, which its commit will add to the table.
 
-        They are looked at in the transaction that takes them over: behind it the batch could not do without them.
+        They are looked at right before they are taken over: behind that the batch could not do without them.
         """
-        taken = replayed_tables(replayed)
-        self._require_committable(taken)
-        return TableManifest.from_json(batch, committable).with_replayed(taken).to_json()
+        unseen = {name: text for name, text in replayed.items() if name not in self._looked_at}
+        if unseen:
+            raise NotLookedAt(unseen)
+        return TableManifest.from_json(batch, committable).with_replayed(replayed_tables(replayed)).to_json()
 
     def _require_committable(self, replayed: Sequence[TableManifest]) -> None:
         """Require that files of replays are there, and that the table reads in them what was written to them."""
