@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import Field, write_deltalake
 from deltalake.schema import PrimitiveType
-from pyiceberg.types import LongType
+from pyiceberg.types import LongType, StringType
 
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.ledger.port import Ledger
@@ -118,6 +118,18 @@ def add_column(stream: DeltaStream, name: str) -> None:
             update.add_column(name, LongType())
         return
     stream.table().alter.add_columns([Field(name, PrimitiveType("long"))])
+
+
+def retype(stream: DeltaStream) -> None:
+    """Somebody makes the column of days another one: of another type, or, as Iceberg has it, with another id."""
+    if isinstance(stream, IcebergStream):
+        with stream.table().update_schema(allow_incompatible_changes=True) as update:
+            update.delete_column("day")
+        with stream.table().update_schema() as update:
+            update.add_column("day", StringType())
+        return
+    others = pa.table({"id": [900], "day": pa.array([7], pa.int64())})
+    write_deltalake(str(stream.root), others, mode="overwrite", schema_mode="overwrite")
 
 
 def notes(stream: DeltaStream) -> Counter[Any]:

@@ -12,10 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
-from pyiceberg.types import StringType
 
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.manifest import ManifestUnreadable
@@ -23,6 +20,7 @@ from exactlyonce.errors import LandedGone, LostRace, Refused, Unreachable
 from exactlyonce.ledger.fence import Fenced
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark import landing, manifest_landing
 from exactlyonce_spark.connectors.delta import replaying
@@ -46,6 +44,7 @@ from tests.replayed_tables import (
     quarantine,
     recreate,
     replayed,
+    retype,
     stream_at,
     told,
     waiting,
@@ -332,8 +331,7 @@ def test_a_delta_table_whose_columns_do_not_fit_any_more_takes_over_nothing_unti
     driver = stream.next_driver()
     replayed(stream, "mine")
     before = stream.table().version()
-    others = pa.table({"id": [900], "day": pa.array([7], pa.int64())})
-    write_deltalake(str(stream.root), others, mode="overwrite", schema_mode="overwrite")
+    retype(stream)
     for land in (lambda: stream.land(driver, 3, 3), stream.next_driver):
         with pytest.raises(TableUnfit, match="day"):
             land()
@@ -346,13 +344,9 @@ def test_a_delta_table_whose_columns_do_not_fit_any_more_takes_over_nothing_unti
 
 def test_an_iceberg_column_with_a_namesake_keeps_back_what_was_replayed(tmp_path: Path) -> None:
     stream = stream_at(IcebergStream, tmp_path)
-    assert isinstance(stream, IcebergStream)
     driver = stream.next_driver()
     replayed(stream, "mine")
-    with stream.table().update_schema(allow_incompatible_changes=True) as update:
-        update.delete_column("day")
-    with stream.table().update_schema() as update:
-        update.add_column("day", StringType())
+    retype(stream)
     with pytest.raises(TableUnfit, match="columns of the table"):
         stream.land(driver, 3, 3)
     with pytest.raises(
@@ -360,6 +354,31 @@ def test_an_iceberg_column_with_a_namesake_keeps_back_what_was_replayed(tmp_path
     ):
         stream.next_driver()
     assert waiting(stream)
+
+
+def test_a_replay_whose_table_changes_while_it_writes_lands_nothing_that_the_table_would_not_take(
+    kind: type[DeltaStream], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once landed, the records could not be replayed again, and the stream would halt until the table is changed back."""
+    stream = stream_at(kind, tmp_path)
+    at_its_files(monkeypatch, lambda: retype(stream))
+    with pytest.raises(TableUnfit) as problem:
+        replayed(stream, "mine")
+    assert not waiting(stream)
+    with stream.ledger.transaction() as transaction:
+        (row,) = transaction.read_failures(STREAM, FailureStatus.QUARANTINED)
+    assert (row.from_offset, row.until_offset) == (10, 20)
+    assert "replay" in str(problem.value)
+    assert "driver" not in str(problem.value)
+
+
+def test_a_replay_whose_table_is_recreated_while_it_writes_lands_nothing(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_its_files(monkeypatch, lambda: recreate(stream))
+    with pytest.raises((TableOfAnother, TableUnfit), match="replay"):
+        replayed(stream, "mine")
+    assert not waiting(stream)
 
 
 def test_a_restore_takes_nothing_of_what_no_batch_has_committed(tmp_path: Path) -> None:

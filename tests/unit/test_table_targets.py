@@ -19,7 +19,8 @@ from exactlyonce.ledger.fence import Fenced, claim_epoch, raise_epoch
 from exactlyonce.ledger.publish import Adoption, adopt
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark import crash_points
-from exactlyonce_spark.connectors.delta.target import TRIES, TableBusy
+from exactlyonce_spark.connectors.delta.table import TableBusy
+from exactlyonce_spark.connectors.delta.target import TRIES
 from tests.delta_rig import DeltaStream, Killed, act_at, dies
 from tests.iceberg_rig import IcebergStream
 from tests.ledgers import STREAM, new_stream

@@ -42,10 +42,14 @@ class TableReplayTarget:
     table: TableTarget
 
     def prepare(self, batch: BatchNumber, rows: Any) -> WrittenChunk:
-        """Write the rows into files that neither the ledger nor the table's log names."""
+        """Write the rows into files that neither the ledger nor the table's log names.
+
+        The table may have changed meanwhile. What lands is in quarantine no more, so it could not be replayed for it again.
+        """
         write = ReplayWrite.draw(self.life, self.token, batch)
         manifest = self.table.written(write, rows)
         reached("replay.files-written", batch)
+        self.table.require_takes_replay()
         return WrittenChunk(write.name, manifest)
 
     def write(self, transaction: LedgerTransaction, rows: WrittenChunk) -> int:

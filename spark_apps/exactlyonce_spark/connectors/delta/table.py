@@ -13,7 +13,7 @@ from typing import Protocol
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import DataFile
-from exactlyonce.errors import LandedGone, Refused
+from exactlyonce.errors import LandedGone, Refused, Unreachable
 from exactlyonce_spark.connectors.delta.manifest import REGISTERED, TableManifest
 
 
@@ -43,6 +43,10 @@ DELTA = Words(
 
 class TableUnfit(Refused):
     """The table cannot be written by this project, or the query's rows do not fit it."""
+
+
+class TableBusy(Unreachable):
+    """Others have changed the table in each try; the next driver tries again."""
 
 
 class TableOfAnother(Refused):
@@ -213,6 +217,19 @@ def require_not_restored(since: SinceOurs, accepted: int | None, where: str) -> 
         if since.ours is None or restore.to is None or restore.to < since.ours:
             raise _rows_restored_away(restore, where)
         before = restore.to
+
+
+def unwritable_table(wanted: Wanted, why: str) -> TableUnfit:
+    """Return what is said of a table that this project may not write to."""
+    return TableUnfit(f"The table at {wanted.where} cannot be written: {why}. Change the table, or use another one.")
+
+
+def busy_table(wanted: Wanted, tries: int) -> TableBusy:
+    """Return what is said once a commit was tried so often."""
+    return TableBusy(
+        f"Others have changed the table at {wanted.where} in each of {tries} tries to commit to it; nothing was lost by this, "
+        "and the next driver tries again."
+    )
 
 
 def _rows_restored_away(restore: Restore, where: str) -> RowsGone:

@@ -14,15 +14,9 @@ from dataclasses import replace
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.columns import digest
 from exactlyonce.connectors.files.manifest import Author, Manifest, ReplayWrite, Write
-from exactlyonce.errors import Unreachable
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.positions.ranges import BatchNumber
-from exactlyonce_spark.connectors.delta.fit import (
-    lacking,
-    require_files_fit,
-    require_holdable,
-    require_partitioned_so,
-)
+from exactlyonce_spark.connectors.delta.fit import lacking, require_files_fit, require_holdable, require_partitioned_so
 from exactlyonce_spark.connectors.delta.gone import require_files_of_batch, require_replayed_files, require_same_table
 from exactlyonce_spark.connectors.delta.history_notes import notes_on_records
 from exactlyonce_spark.connectors.delta.manifest import REGISTERED, TableManifest, replayed_tables
@@ -35,8 +29,10 @@ from exactlyonce_spark.connectors.delta.table import (
     TableSeen,
     TableUnfit,
     Wanted,
+    busy_table,
     require_not_restored,
     unpublished,
+    unwritable_table,
 )
 from exactlyonce_spark.connectors.files.target import FileWriter
 from exactlyonce_spark.crash_points import reached
@@ -45,10 +41,6 @@ from exactlyonce_spark.target import ManifestTarget, NotLookedAt, Prepared, Reco
 OF_REPLAY = "the chunk of a replay"
 TRIES = 20
 """How often a commit is tried while others change what it depends on; appends of others do not."""
-
-
-class TableBusy(Unreachable):
-    """Others have changed the table in each try; the next driver tries again."""
 
 
 class TableTarget(ManifestTarget):
@@ -110,15 +102,27 @@ class TableTarget(ManifestTarget):
                 f"There is no table at {self._wanted.where} yet; start the stream, which creates it."
             )
         self._held_to(with_files, life, self._seen(life))
+        TableTarget.require_takes_replay(self)
+
+    def require_takes_replay(self) -> None:
+        """Require that the table, as it is now, has the columns of a replay, and is the one that its files are written for.
+
+        Raises:
+            TableUnfit, TableOfAnother: if it does not; what was written is not to be landed.
+        """
         seen = self._seen(self._author.life)
-        new = lacking(
-            seen, self._wanted.columns, self._wanted.partition_by, self._wanted.where, self._wanted.words.sink
-        )
+        if seen.id != self._table:
+            raise TableOfAnother(
+                f"Somebody has deleted and recreated the table at {self._wanted.where} while a replay was writing to it. What "
+                "it was about to land has not landed; restore the former table."
+            )
+        sink = self._wanted.words.sink
+        new = lacking(seen, self._wanted.columns, self._wanted.partition_by, self._wanted.where, sink)
         if new:
             raise TableUnfit(
                 f"The replay yields {', '.join(new)}, which the table at {self._wanted.where} lacks, and a replay adds no "
                 "column. Leave it out of its transform; or add it to the table, or to the stream's transform with "
-                f"{self._wanted.words.sink}.schemaEvolution: AddColumns, and replay once the stream has been started with it."
+                f"{sink}.schemaEvolution: AddColumns, and replay once the stream has been started with it."
             )
 
     def require_replayed(self, replayed: Mapping[str, str]) -> None:
@@ -189,7 +193,7 @@ class TableTarget(ManifestTarget):
                 f"{self._wanted.words.another}."
             )
         if seen.unwritable is not None:
-            raise self._unwritable(seen.unwritable)
+            raise unwritable_table(self._wanted, seen.unwritable)
         return seen
 
     def _register(self) -> None:
@@ -201,7 +205,7 @@ class TableTarget(ManifestTarget):
                 return
             if self._seen(self._author.life).number is not None:
                 return
-        raise self._busy()
+        raise busy_table(self._wanted, TRIES)
 
     def _commit(self, manifest: TableManifest) -> None:
         """Add the files of a batch to the table once, whoever else is about to, and however often it is tried."""
@@ -216,7 +220,7 @@ class TableTarget(ManifestTarget):
                     f"Restore its {self._wanted.words.log}, or {self._wanted.words.another}."
                 )
             if seen.unwritable is not None:
-                raise self._unwritable(seen.unwritable)
+                raise unwritable_table(self._wanted, seen.unwritable)
             self._require_not_restored()
             facts = self._log.facts(manifest.manifest.files)
             require_files_of_batch(manifest, facts, self._wanted)
@@ -228,7 +232,7 @@ class TableTarget(ManifestTarget):
                 reached("table.committed", manifest.batch)
                 self._number, self._shown = manifest.number, manifest.life
                 return
-        raise self._busy()
+        raise busy_table(self._wanted, TRIES)
 
     @abstractmethod
     def _require_holdable(self) -> None:
@@ -269,18 +273,7 @@ class TableTarget(ManifestTarget):
                 )
             if self._log.add_columns(new):
                 reached("table.columns-added")
-        raise self._busy()
-
-    def _unwritable(self, why: str) -> TableUnfit:
-        return TableUnfit(
-            f"The table at {self._wanted.where} cannot be written: {why}. Change the table, or use another one."
-        )
-
-    def _busy(self) -> TableBusy:
-        return TableBusy(
-            f"Others have changed the table at {self._wanted.where} in each of {TRIES} tries to commit to it; nothing was lost "
-            "by this, and the next driver tries again."
-        )
+        raise busy_table(self._wanted, TRIES)
 
 
 class DeltaTarget(TableTarget):

@@ -73,19 +73,28 @@ class IcebergTarget(TableTarget):
 
         A batch that lands later was written before such a change: its values share the fate of those that were there.
         """
-        self._require_known_columns()
+        by_replay = isinstance(write, ReplayWrite)
+        self._require_known_columns(by_replay)
         written = super().written(write, rows)
-        self._require_known_columns()
+        self._require_known_columns(by_replay)
         require_days_known(write.batch, written.manifest.files, self._wanted.columns)
         return written
 
-    def _require_known_columns(self) -> None:
+    def require_takes_replay(self) -> None:
+        """Require the same, and the ids of columns that the files have."""
+        super().require_takes_replay()
+        self._require_known_columns(by_replay=True)
+
+    def _require_known_columns(self, by_replay: bool) -> None:
         seen = self._seen(self._author.life)
         if self._ids() != self._identifying.ids or seen.partition_by != tuple(self._wanted.partition_by):
+            who, what, then = (
+                ("a replay", "chunk", "replay again") if by_replay else ("a driver", "batch", "restart the stream")
+            )
             raise TableUnfit(
                 f"Somebody has dropped, recreated or renamed columns of the table at {self._wanted.where}, or partitioned it "
-                "otherwise, while a driver was writing to it. Nothing of this batch has landed: change the transform or the "
-                "table, and restart the stream."
+                f"otherwise, while {who} was writing to it. Nothing of this {what} has landed: change the transform or the "
+                f"table, and {then}."
             )
 
     def _ids(self) -> dict[str, int]:
