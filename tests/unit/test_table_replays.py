@@ -17,11 +17,12 @@ import pytest
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.manifest import ManifestUnreadable
 from exactlyonce.errors import LandedGone, LostRace, Refused, Unreachable
-from exactlyonce.ledger.fence import Fenced
+from exactlyonce.ledger.fence import Fenced, claim_epoch, raise_epoch
+from exactlyonce.ledger.publish import Adoption, adopt
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureStatus
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark import landing, manifest_landing
 from exactlyonce_spark.connectors.delta import replaying
 from exactlyonce_spark.connectors.delta.manifest import TableManifest
@@ -29,7 +30,7 @@ from exactlyonce_spark.connectors.delta.table import LedgerBehindTable, RowsGone
 from exactlyonce_spark.replay_outcome import ReplayPace
 from tests.delta_rig import COLUMNS, DeltaStream, Killed, act_at, dies
 from tests.iceberg_rig import IcebergStream
-from tests.ledgers import P0, STREAM
+from tests.ledgers import P0, STREAM, new_stream
 from tests.replayed_lake import LEDGERS
 from tests.replayed_tables import (
     IN_QUARANTINE,
@@ -503,6 +504,27 @@ def test_a_record_that_another_release_wrote_is_named(stream: DeltaStream) -> No
         ManifestUnreadable, match="files that the replay replay-x has landed cannot be read by this release"
     ):
         stream.target().require_replayed({"replay-x": json.dumps({"table": 1})})
+
+
+@pytest.mark.parametrize("point", [None, "batch.landed", "table.committed"])
+def test_what_was_replayed_in_a_former_life_is_committed_once_by_a_driver_of_the_next_one(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch, point: str | None
+) -> None:
+    """A person settles whose the stream is, before the next batch takes it over, or once it has."""
+    replayed(stream, "mine")
+    if point is not None:
+        act_at(monkeypatch, point, 3, dies)
+        with pytest.raises(Killed):
+            stream.land(stream.next_driver(), 3, 3)
+    row, epoch = new_stream(stream.ledger), Epoch(stream.permit.epoch + 1)
+    raise_epoch(stream.ledger, row, epoch)
+    adopt(stream.ledger, STREAM, epoch, Adoption(row.owner, stream.ledger.database_identity(), "token-2"))
+    stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}")
+    first = 3 if point is None else 4
+    stream.land(stream.driver(), first, first)
+    assert stream.seen() == own(first) + ONCE
+    stream.land(stream.next_driver(), first + 1, first + 1)
+    assert stream.seen() == own(first + 1) + ONCE
 
 
 def test_a_batch_keeps_its_own_life_over_what_it_takes_from_a_former_one(stream: DeltaStream) -> None:
