@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -48,6 +49,12 @@ class OneRow:
     released: bool = True
     decided: BatchNumber | None = None
     replayed_at: datetime | None = None
+    waiting: Sequence[str] = ()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Return what says which entries of replays no batch has taken over."""
+        yield SimpleNamespace(read_replayed=lambda stream_id: dict.fromkeys(self.waiting, "{}"))
 
     def summed_failures(
         self, stream_id: str, statuses: Collection[FailureStatus], moments: Sequence[datetime]
@@ -198,27 +205,41 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("batch", "resource", "is_told"),
+    ("landed_at", "resource", "waiting", "told"),
     [
-        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), INTO_FILES, True),
-        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), INTO_TABLE, True),
-        (replace(batch_41(BatchStatus.SEEDED), landed_at=NOON + timedelta(hours=1)), INTO_FILES, True),
-        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON + timedelta(hours=1)), INTO_FILES, False),
-        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), COPY, False),
+        (NOON - timedelta(hours=1), INTO_FILES, ["replay-a"], "20 records were landed by replays, in files"),
+        (NOON - timedelta(hours=1), INTO_TABLE, ["replay-a"], "20 records were landed by replays, in files"),
+        (NOON + timedelta(hours=1), INTO_TABLE, ["replay-a"], "Records were landed by replays, in files"),
+        (NOON - timedelta(hours=1), INTO_TABLE, [], None),
+        (NOON - timedelta(hours=1), COPY, [], None),
     ],
     ids=[
         "no batch since",
         "no batch since, in a table",
-        "a seed since",
-        "a batch since",
+        "a batch since that an earlier release landed, or whose clock is ahead",
+        "nothing but records of which no row was made",
         "rows in the ledger's database",
     ],
 )
-def test_what_a_replay_landed_and_no_batch_has_shown_is_named_as_its_record_goes(
-    tmp_path: Path, batch: BatchRow, resource: dict[str, Any], is_told: bool
+def test_what_a_replay_landed_and_no_batch_has_taken_over_is_named_as_its_record_goes(
+    tmp_path: Path, landed_at: datetime, resource: dict[str, Any], waiting: Sequence[str], told: str | None
 ) -> None:
-    left = erased(OneRow(OURS, batch=batch, replayed_at=NOON), location(tmp_path), resource=resource)
-    assert (left is not None and left.startswith("20 records were landed by replays, in files")) is is_told
+    batch = replace(batch_41(BatchStatus.LANDED), landed_at=landed_at)
+    ledger = OneRow(OURS, batch=batch, replayed_at=NOON, waiting=waiting)
+    left = erased(ledger, location(tmp_path), resource=resource)
+    assert (left is None) is (told is None)
+    if told is not None:
+        assert left is not None
+        assert left.startswith(told)
+        assert "replay-a" in left, "others that begin so are of replays that died, and have not landed"
+
+
+def test_of_many_entries_of_replays_some_are_named(tmp_path: Path) -> None:
+    names = [f"replay-{number:02}" for number in range(12)]
+    ledger = OneRow(OURS, batch=batch_41(BatchStatus.LANDED), replayed_at=NOON, waiting=names)
+    left = erased(ledger, location(tmp_path), resource=INTO_TABLE)
+    assert left is not None
+    assert "replay-09 and 2 more" in left
 
 
 class AdoptedMeanwhile(LocalLogStore):

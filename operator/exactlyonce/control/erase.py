@@ -18,8 +18,11 @@ from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_of
 from exactlyonce.control.stream_assembly import StreamAssembly
-from exactlyonce.ledger.history import FailureHistory
+from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus, LedgerView, StreamRow
+
+_NAMED = 10
+"""Of the entries of replays."""
 
 _ONE_PASS_SECONDS = 2.0
 """Shorter than what counts as a store that hangs (bulkheads.HANGS_SECONDS): a large checkpoint delays nobody."""
@@ -71,20 +74,27 @@ def erase(
     return " ".join(filter(None, (_unshown(view, stream.spec), replayed, left))) or None
 
 
-def _not_taken_over(ledger: FailureHistory, view: LedgerView, spec: StreamSpec) -> str | None:
-    """Return a sentence for what replays have landed in files since the latest batch: no batch follows that would show it."""
+def _not_taken_over(ledger: OpenLedger, view: LedgerView, spec: StreamSpec) -> str | None:
+    """Return a sentence for what replays have landed in files and no batch has taken over: none follows that would show it.
+
+    The ledger's entries tell whether there is any, and which files: those of a replay that died have such names as well. How
+    many records it is follows from the moments of landings: a batch of an earlier release took nothing over.
+    """
     sink = spec.sink.spec
     if sink.holds_ledger or not isinstance(sink, TakesReplays):
+        return None
+    with ledger.transaction() as transaction:
+        names = sorted(transaction.read_replayed(view.stream.stream_id))
+    if not names:
         return None
     landed = [row.landed_at for row in view.batches if row.status is BatchStatus.LANDED and row.landed_at is not None]
     since = max(landed, default=datetime.fromtimestamp(0, UTC))
     (records,) = ledger.summed_failures(view.stream.stream_id, (FailureStatus.REPLAYED,), (since,)).records_since
-    if not records:
-        return None
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
-        f"{records} records were landed by replays, in files whose path has a name that begins with replay-, and no batch has "
-        "landed since that would show them to readers of the sink's log. Look for these files there, since nothing is left of "
-        "their record."
+        f"{f'{records} records' if records else 'Records'} were landed by replays, in files whose path has one of these "
+        f"names: {', '.join(names[:_NAMED])}{more}. No batch has taken them over, so readers of the sink's log are not shown "
+        "them. Look for these files there, since nothing is left of their record."
     )
 
 
