@@ -56,8 +56,8 @@ def require_same_table(of_another: Sequence[TableManifest], wanted: Wanted) -> N
         rows = _rows_in([file for it in of_another for file in it.manifest.files])
         raise TableOfAnother(
             f"The table at {wanted.where} is another one than that for which replays have landed {rows} that no batch has "
-            f"committed yet: somebody deleted and recreated it, or the stream was given another location. Use the former table, "
-            f"or {wanted.words.another}."
+            f"committed yet: somebody deleted and recreated it, or the stream was given another location. Use the former "
+            f"table, or {wanted.words.another}."
         )
 
 
