@@ -7,7 +7,7 @@ is marked, and nothing else; the next replay takes the rest. docs/adr/0041.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, assert_never
@@ -16,7 +16,17 @@ from exactlyonce.errors import ExactlyOnceError, OriginMissing, TransactionTooLo
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
-from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
+from exactlyonce.ledger.replay import (
+    RangeNotHeld,
+    ReplayClaim,
+    SinkChanged,
+    claim_ranges,
+    decide_pieces,
+    give_up,
+    land_pieces,
+    put_back,
+)
+from exactlyonce.ledger.replay_decisions import ReplayDecision
 from exactlyonce.ledger.replay_rules import (
     Finding,
     Gone,
@@ -36,8 +46,15 @@ from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.replay_loads import (
+    DecidesLoads,
+    aborted_where_it_fails,
+    decision_of,
+    finish_decisions,
+    landed_keys,
+)
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
-from exactlyonce_spark.target import DeadLetter, ReplayTarget, WritesAhead
+from exactlyonce_spark.target import DeadLetter, PreparedLoad, ReplayTarget, WritesAhead
 
 MOST_FAILURES = 10
 """After so many records in a row that fail and none that lands, each range is left at its first record that fails.
@@ -130,6 +147,7 @@ class Replay:
         self._most = pace.most_records
         self._rows: list[FailureRow] = []
         self._failed_in_a_row = 0
+        self._decided: list[ReplayDecision] = []
         self.outcome = ReplayOutcome()
 
     def run(self, wanted: Collection[RangeKey]) -> ReplayOutcome:
@@ -138,18 +156,30 @@ class Replay:
         Raises:
             Unreachable, Refused, OutcomeUnknown: by situation; what has landed is marked, and the next replay takes the rest.
         """
-        taken = claim_ranges(self._ledger, self._claim, wanted)
+        taken = claim_ranges(self._ledger, self._claim, self._not_finished(wanted))
         reached("replay.claimed")
         self._rows = list(taken.rows)
         self.outcome.told += taken.refused
         try:
             self._replay_all()
         except Exception:
-            with suppress(ExactlyOnceError):  # what is not put back now is taken by the next replay
+            with suppress(ExactlyOnceError):  # what is not put back or finished now is by the next replay
                 self._put_back_rest()
+                self._finish_rest()
             raise
         self._put_back_rest()
+        self._finish_rest()
         return self.outcome
+
+    def _not_finished(self, wanted: Collection[RangeKey]) -> Collection[RangeKey]:
+        """Finish what earlier replays have decided, and return the ranges that have not landed by that."""
+        if not isinstance(self._target, DecidesLoads):
+            return wanted
+        finished = finish_decisions(self._ledger, self._claim.stream_id, self._target.loads)
+        landed = landed_keys(finished)
+        self.outcome.told += finished.told
+        self.outcome.landed += sum(landed.get(key, 0) for key in wanted)
+        return [key for key in wanted if key not in landed]
 
     def _replay_all(self) -> None:
         looks = 0
@@ -187,8 +217,21 @@ class Replay:
             rows = self._prepared(batch, self._reader.rows(ranges))
             letters = self._reader.malformed(ranges)
         reached("replay.read", batch)
-        watch.require(batch, ranges, ids)
-        reached("replay.source-checked", batch)
+        with aborted_where_it_fails(self._target, rows):
+            watch.require(batch, ranges, ids)
+            reached("replay.source-checked", batch)
+        if isinstance(self._target, DecidesLoads) and isinstance(rows, PreparedLoad):
+            self._decide(self._target, pieces, rows)
+        else:
+            self._land(pieces, rows, letters, ids)
+        self._failed_in_a_row = 0
+        self._most = min(self._pace.most_records, 2 * self._most)
+        self._pace.landed(ranges.record_count)
+
+    def _land(
+        self, pieces: tuple[Piece, ...], rows: Any, letters: Sequence[DeadLetter], ids: Mapping[str, str]
+    ) -> None:
+        batch, ranges = pieces[0].row.batch, ranges_of(pieces)
 
         def write(transaction: LedgerTransaction) -> int:
             with failing_records():
@@ -202,13 +245,41 @@ class Replay:
         reached("replay.landed", batch)
         self.outcome.landed += ranges.record_count
         self.outcome.rows += written or 0
-        self._failed_in_a_row = 0
         log.info("Batch %s: landed %s.", batch, ranges)
         self._advance(pieces)
-        self._most = min(self._pace.most_records, 2 * self._most)
-        self._pace.landed(ranges.record_count)
+
+    def _decide(self, target: DecidesLoads, pieces: tuple[Piece, ...], load: PreparedLoad) -> None:
+        """Decide the load of a chunk, and commit it; what is decided is this replay's no more, whatever becomes of it."""
+        batch = pieces[0].row.batch
+        decision = decision_of(self._claim.token, pieces, load, target.loads)
+        try:
+            decide_pieces(self._ledger, self._claim, pieces, decision)
+        except (RangeNotHeld, SinkChanged, TransactionTooLong):
+            target.abort_load(load)
+            raise
+        reached("replay.decided", batch)
+        self._decided.append(decision)
+        self._advance(pieces)
+        self._finish_some(target)
+
+    def _finish_some(self, target: DecidesLoads) -> None:
+        """Finish what this replay has decided, in its order; what the sink does not answer for now is asked about again."""
+        while self._decided:
+            finished = finish_decisions(self._ledger, self._claim.stream_id, target.loads, self._decided[:1])
+            decision = self._decided.pop(0)
+            self.outcome.told += finished.told
+            if finished.landed:
+                self.outcome.landed += decision.ranges.record_count
+                self.outcome.rows += decision.load.rows
+                log.info("Batch %s: landed %s.", decision.decided.batch, decision.ranges)
+
+    def _finish_rest(self) -> None:
+        if isinstance(self._target, DecidesLoads):
+            self._finish_some(self._target)
 
     def _prepared(self, batch: BatchNumber, rows: Any) -> Any:
+        if isinstance(self._target, DecidesLoads):
+            return self._target.prepare_load(batch, rows)
         return self._target.prepare(batch, rows) if isinstance(self._target, WritesAhead) else rows
 
     def _all_held(self, pieces: Sequence[Piece]) -> bool:

@@ -1,0 +1,147 @@
+"""Loads that replays have decided: committed by whoever comes first, settled by what the sink says of them. No pyspark here.
+
+A replay has no epoch, so nothing says who may commit: everybody may what is decided, as often as they like, and what is
+recorded of it is what the sink says for good. docs/adr/0053.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions, settle_decision
+from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
+from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.load_outcome import outcome
+from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget
+from exactlyonce_spark.tasks import committable_of
+
+log = logging.getLogger("exactlyonce.replay")
+
+
+@runtime_checkable
+class DecidesLoads(Protocol):
+    """A `ReplayTarget` whose rows are prepared as a load of the chunk, which the ledger decides and the sink then commits."""
+
+    @property
+    def loads(self) -> TwoPhaseTarget:
+        """What commits loads; its own labels are those of the replay."""
+        ...
+
+    def prepare_load(self, batch: BatchNumber, rows: object) -> PreparedLoad | None:
+        """Have the sink take the rows of a chunk under a label that nothing else has; None where there is no row."""
+        ...
+
+    def abort_load(self, load: PreparedLoad) -> None:
+        """Abort a load that nobody has decided; what cannot be aborted now is left to the sink."""
+        ...
+
+
+@dataclass
+class FinishedLoads:
+    """What became of decided loads, and a sentence for each that is not known or whose ranges are in quarantine again."""
+
+    landed: list[ReplayDecision] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
+
+
+@contextmanager
+def aborted_where_it_fails(target: object, load: object) -> Iterator[None]:
+    """Abort the load of a chunk that is not going to be decided, so that the sink need not keep it."""
+    try:
+        yield
+    except Exception:
+        if isinstance(target, DecidesLoads) and isinstance(load, PreparedLoad):
+            target.abort_load(load)
+        raise
+
+
+def decision_of(token: str, pieces: Sequence[Piece], load: PreparedLoad, target: TwoPhaseTarget) -> ReplayDecision:
+    """Return what is to be recorded of a chunk: its one load, bound to its ranges."""
+    batch, ranges = pieces[0].row.batch, ranges_of(pieces)
+    ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
+    return ReplayDecision(token, DecidedBatch(batch, (committable_of(load, ranges),), ids, {}, target.place))
+
+
+def finish_decisions(
+    ledger: Ledger, stream_id: str, target: TwoPhaseTarget, decisions: Sequence[ReplayDecision] | None = None
+) -> FinishedLoads:
+    """Commit what replays have decided, and record what became of it; all there is where none is given. Safe to repeat.
+
+    Raises:
+        Unreachable: if the sink, or the ledger, does not answer; whoever comes next asks again.
+        CommitOutcomeUnknown: likewise.
+    """
+    finished = FinishedLoads()
+    for decision in read_decisions(ledger, stream_id) if decisions is None else decisions:
+        _finish(ledger, stream_id, target, decision, finished)
+    return finished
+
+
+def finish_beside(ledger: Ledger, stream_id: str, target: TwoPhaseTarget, decisions: Sequence[ReplayDecision]) -> None:
+    """Finish them in a driver of the stream, which a problem of a replay is not to end; what is left is tried again later."""
+    if not decisions:
+        return
+    try:
+        told = finish_decisions(ledger, stream_id, target, decisions).told
+    except ExactlyOnceError as problem:
+        log.warning("What a replay has decided could not be finished now: %s", problem)
+        return
+    for sentence in told:
+        log.warning("%s", sentence)
+
+
+def _finish(
+    ledger: Ledger, stream_id: str, target: TwoPhaseTarget, decision: ReplayDecision, finished: FinishedLoads
+) -> None:
+    load, batch, named = decision.load, decision.decided.batch, ", ".join(map(str, decision.keys))
+    if not target.is_at(decision.decided.sink):
+        finished.told.append(
+            f"A replay has decided the ranges {named}, and their load {load.answered_as} is to be committed by the sink that "
+            f"the resource named before ({decision.decided.sink}); name that sink again and run a replay."
+        )
+        return
+    state = outcome(target, load)
+    reached("replay.commit-answered", batch)
+    match _settled_state(load, state):
+        case LoadState.COMMITTED:
+            settle_decision(ledger, stream_id, decision, is_committed=True)
+            finished.landed.append(decision)
+        case LoadState.ABORTED:
+            settle_decision(ledger, stream_id, decision, is_committed=False)
+            finished.told.append(
+                f"The sink has aborted the load {load.answered_as} of the ranges {named}, as it does with what waits too long: "
+                "they are in quarantine again, and another replay lands them."
+            )
+        case _:
+            finished.told.append(_doubt(decision, named, target.how_to_find_out((load,))))
+            return
+    reached("replay.settled", batch)
+
+
+def _settled_state(load: Committable, state: LoadState) -> LoadState:
+    """Return what became of a load: a person's answer counts only where the sink does not know."""
+    if state is not LoadState.UNKNOWN or load.answer is None:
+        return state
+    return LoadState.COMMITTED if load.answer.says_rows_are_there else LoadState.ABORTED
+
+
+def _doubt(decision: ReplayDecision, named: str, where: str) -> str:
+    return (
+        f"A replay has decided the ranges {named}, and the sink no longer knows whether it has committed their load "
+        f"{decision.load}. Nothing of them is landed before that is known. {f'{where} ' if where else ''}Then run "
+        f"`exactlyonce failures settle` with --committed {decision.load.answered_as} where the table has all of these rows, or "
+        "with --aborted where it has none, and replay again."
+    )
+
+
+def landed_keys(finished: FinishedLoads) -> dict[RangeKey, int]:
+    """Return how many records of each range have landed."""
+    return {key: decision.ranges[key.partition].record_count for decision in finished.landed for key in decision.keys}
