@@ -22,6 +22,7 @@ from exactlyonce_spark import landing, tasks
 from tests.simulation.beside_world import BesideWorld
 from tests.simulation.digests import KINDS, digest_of
 from tests.simulation.files_replay_world import FilesReplayLogWorld, FilesReplayWorld
+from tests.simulation.loads_replay_world import LoadsReplayLogWorld, LoadsReplayWorld
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_world import KinesisWorld
@@ -135,6 +136,8 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (ReplayWorld, SEEDS_OF_REPLAYS),
         (FilesReplayWorld, SEEDS_OF_REPLAYS // 3),
         (FilesReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
+        (LoadsReplayWorld, SEEDS_OF_REPLAYS // 3),
+        (LoadsReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
         (LettersWorld, SEEDS_OF_REPLAYS),
         (BesideWorld, SEEDS_OF_REPLAYS // 2),
         (GiveUpWorld, max(1, SEEDS_OF_REPLAYS // 3)),

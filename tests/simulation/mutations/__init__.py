@@ -24,6 +24,7 @@ from tests.simulation.mutations import (
     object_log,
     quarantines,
     replayed_files,
+    replayed_loads,
     replays,
     resets,
     shared_labels,
@@ -121,6 +122,12 @@ MUTATIONS: dict[str, Mutation] = {
         replayed_files.what_a_batch_has_taken_over_stays,
         replayed_files.what_a_replay_has_landed_is_no_batchs,
         replayed_files.what_no_batch_has_taken_over_does_not_count,
+        replayed_loads.a_replay_commits_its_load_before_the_decision,
+        replayed_loads.a_replay_decides_what_it_does_not_hold,
+        replayed_loads.what_a_replay_has_decided_is_taken_by_the_next,
+        replayed_loads.a_forgotten_load_of_a_replay_counts_as_aborted,
+        replayed_loads.a_forgotten_load_of_a_replay_counts_as_landed,
+        replayed_loads.an_aborted_load_of_a_replay_has_landed,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
@@ -244,6 +251,11 @@ OF_REPLAYED_FILES = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_files.__name__
 )
 """What only a world can notice in which replays land in files."""
+
+OF_REPLAYED_LOADS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_loads.__name__
+)
+"""What only a world can notice in which replays land in a sink of two phases."""
 
 OF_GIVE_UPS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == give_ups.__name__)
 """What only a world can notice in which people give up what is in quarantine."""
