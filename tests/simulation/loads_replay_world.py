@@ -1,7 +1,7 @@
 """A world whose sink takes loads in two phases, and in which what is in quarantine is replayed into it beside the stream.
 
-Replays prepare loads of their own, and the ledger decides them; whoever comes first commits them, a replay or a driver. The sink
-aborts by itself what waits, and forgets. In the end somebody looks for the rows of loads that it has forgotten, and answers.
+Replays prepare loads of their own, and the ledger decides them; whoever comes first commits them, a replay or a driver. The
+sink aborts by itself what waits, and forgets. In the end somebody looks for the rows of forgotten loads, and answers.
 """
 
 from __future__ import annotations

@@ -22,11 +22,11 @@ from exactlyonce_spark import landing, tasks
 from tests.simulation.beside_world import BesideWorld
 from tests.simulation.digests import KINDS, digest_of
 from tests.simulation.files_replay_world import FilesReplayLogWorld, FilesReplayWorld
-from tests.simulation.loads_replay_world import LoadsReplayLogWorld, LoadsReplayWorld
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
+from tests.simulation.loads_replay_world import LoadsReplayLogWorld, LoadsReplayWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away

@@ -172,6 +172,14 @@ class TakesReplays(Protocol):
 
 
 @runtime_checkable
+class TakesNoReplays(Protocol):
+    """A sink that takes no replay, for a reason of its own."""
+
+    no_replay: ClassVar[str]
+    """The reason, as a clause about its rows."""
+
+
+@runtime_checkable
 class TakesBackfills(TakesReplays, Protocol):
     """A sink with other tables in the database of the ledger, into which ranges can be backfilled; others take none."""
 

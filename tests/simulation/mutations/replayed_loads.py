@@ -8,8 +8,8 @@ from typing import Any
 from unittest import mock
 
 from exactlyonce.ledger import replay, replay_decisions
+from exactlyonce_spark import load_outcome, replay_loads
 from exactlyonce_spark import replay as run
-from exactlyonce_spark import replay_loads
 from exactlyonce_spark.target import LoadState
 from tests.simulation.loads_replay_world import StoreReplayTarget
 
@@ -63,7 +63,7 @@ def a_forgotten_load_of_a_replay_counts_as_landed() -> Iterator[None]:
 
 @contextmanager
 def _unknown_taken_for(certain: LoadState) -> Iterator[None]:
-    outcome = replay_loads.outcome
+    outcome = load_outcome.outcome
 
     def taken(target: Any, committable: Any) -> LoadState:
         state = outcome(target, committable)
