@@ -14,8 +14,7 @@ from exactlyonce.errors import Refused
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.replay_decisions import read_decisions
-from exactlyonce.ledger.two_phase import land_decided, read_decided, replace_decided
+from exactlyonce.ledger.two_phase import land_decided, read_all_decided, read_decided, replace_decided
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import loads_told, tasks
@@ -96,7 +95,7 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
         LoadsInDoubt, RowsPartlyLoaded, RowsNotThere: naming the labels and ranges for which a person has to look.
         NotCommitted, Unreachable, CommitOutcomeUnknown: to be tried again by the next driver.
     """
-    decided = read_decided(ledger, permit)
+    decided, by_replays = read_all_decided(ledger, permit)
     if decided is not None:
         reached("finish.read", decided.batch)
         if decided.sink and not target.is_at(decided.sink):
@@ -113,7 +112,7 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
         if is_undecided(load, named, permit):
             target.abort(load)
             reached("finish.aborted")
-    finish_beside(ledger, permit.stream_id, target, read_decisions(ledger, permit.stream_id))
+    finish_beside(ledger, permit.stream_id, target, by_replays)
 
 
 def is_undecided(load: OpenLoad, named: Collection[Committable], permit: Permit) -> bool:

@@ -24,7 +24,7 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
 from tests.simulation.staged_store import seen_by_a_person
 from tests.simulation.two_phase_store import StoreTarget
-from tests.simulation.two_phase_world import HAZARDS_OF_TWO_PHASES, TwoPhaseLogWorld, TwoPhaseWorld
+from tests.simulation.two_phase_world import HAZARDS_OF_TWO_PHASES, OverLoads, TwoPhaseLogWorld, TwoPhaseWorld
 
 
 def scenario_of_replayed_loads(seed: int) -> Scenario:
@@ -61,8 +61,8 @@ class StoreReplayTarget:
         raise AssertionError("such a sink keeps no dead letters")
 
 
-class LoadsReplayWorld(ReplayWorld, TwoPhaseWorld):
-    """A world of replays into loads. `answered` is how many loads of replays a person has looked for."""
+class OverReplayedLoads(ReplayWorld, OverLoads):
+    """What both worlds of replays into loads are. `answered` is how many loads of replays a person has looked for."""
 
     answered = 0
 
@@ -81,11 +81,11 @@ class LoadsReplayWorld(ReplayWorld, TwoPhaseWorld):
     def strike_sink(self) -> None:
         """Somebody starts a replay, and something may go wrong with the sink."""
         ReplayWorld.strike_sink(self)
-        TwoPhaseWorld.strike_sink(self)
+        OverLoads.strike_sink(self)
 
     def calm_sink(self) -> None:
         """A person answers for what the sink has forgotten, and the operator starts another replay where one is decided."""
-        TwoPhaseWorld.calm_sink(self)
+        OverLoads.calm_sink(self)
         if self.by_replays() and all(process.ended for process in self.replays):
             for decision in self.by_replays():
                 seen = seen_by_a_person(self.loads, decision.load)
@@ -118,10 +118,9 @@ class LoadsReplayWorld(ReplayWorld, TwoPhaseWorld):
         return super().in_doubt() | {record for key, offsets in spans for record in self.records_in(key, offsets)}
 
 
-class LoadsReplayLogWorld(LoadsReplayWorld, TwoPhaseLogWorld):
-    """The same over an object log."""
+class LoadsReplayWorld(OverReplayedLoads, TwoPhaseWorld):
+    """The ledger is a database's."""
 
-    def strike_sink(self) -> None:
-        """Somebody starts a replay, and something may go wrong with the sink or the log."""
-        ReplayWorld.strike_sink(self)
-        TwoPhaseLogWorld.strike_sink(self)
+
+class LoadsReplayLogWorld(OverReplayedLoads, TwoPhaseLogWorld):
+    """The ledger is an object log."""
