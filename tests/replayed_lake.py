@@ -22,7 +22,8 @@ from exactlyonce_spark.connectors.files.replaying import PreparedFolderOfReplay
 from exactlyonce_spark.connectors.files.target import WrittenFiles
 from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import PlannedBatch
-from exactlyonce_spark.replay import Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from tests.compacted_lake import COLUMNS, CompactedLake
 from tests.ledgers import IDS, P0, P1, STREAM
 from tests.object_logs import ledger_on

@@ -7,21 +7,17 @@ is marked, and nothing else; the next replay takes the rest. docs/adr/0041.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import Any, Protocol, assert_never
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, assert_never
 
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, TransactionTooLong, Unreachable
-from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay import (
     RangeNotHeld,
     ReplayClaim,
-    SinkChanged,
     claim_ranges,
-    decide_pieces,
     give_up,
     land_pieces,
     put_back,
@@ -40,90 +36,34 @@ from exactlyonce.ledger.replay_rules import (
     rest_of,
 )
 from exactlyonce.ledger.rows import FailureRow
-from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.replay_loads import (
     DecidesLoads,
     aborted_where_it_fails,
-    decision_of,
+    decide,
     finish_decisions,
     landed_keys,
+    prepared_rows,
+)
+from exactlyonce_spark.replay_outcome import (
+    MOST_FAILURES,
+    MOST_FAILURES_IN_ALL,
+    RecordReader,
+    RecordsFailed,
+    ReplayOutcome,
+    ReplayPace,
+    failing_records,
 )
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
-from exactlyonce_spark.target import DeadLetter, PreparedLoad, ReplayTarget, WritesAhead
-
-MOST_FAILURES = 10
-"""After so many records in a row that fail and none that lands, each range is left at its first record that fails.
-
-A replay of dead letters ends after so many."""
-
-MOST_FAILURES_IN_ALL = 200
-"""After so many failing records each range is left in the same way: each costs some fifteen tries, and a replay ends."""
+from exactlyonce_spark.target import DeadLetter, PreparedLoad, ReplayTarget
 
 _LOOKS = 5
 """How often a chunk is read again because retention or a new leader came between; each has another reason."""
 
 log = logging.getLogger("exactlyonce.replay")
-
-
-class RecordsFailed(ExactlyOnceError):
-    """The rows of some records cannot be made or handed over; fewer of them may do."""
-
-
-class RecordReader(Protocol):
-    """Reads exactly given ranges, and makes their rows as the stream does, or as the corrected transform does."""
-
-    def rows(self, ranges: Ranges) -> Any:
-        """Return the rows, as the target takes them.
-
-        Raises:
-            RecordsFailed: if one of the records fails, or they are too many at once.
-        """
-        ...
-
-    def malformed(self, ranges: Ranges) -> Sequence[DeadLetter]:
-        """Return the malformed records of the ranges, where those are dead letters."""
-        ...
-
-
-@dataclass
-class ReplayOutcome:
-    """What a replay has done, in records; and a sentence for each range, or part of one, that it has not landed.
-
-    `asked` is how many dead letters it has found, where it was to find them by itself.
-    """
-
-    landed: int = 0
-    rows: int = 0
-    lost: int = 0
-    failed: int = 0
-    told: list[str] = field(default_factory=list)
-    asked: int = 0
-
-
-@dataclass(frozen=True)
-class ReplayPace:
-    """How many records one transaction lands at most, what is called with their number after each, and when to end early."""
-
-    most_records: int
-    landed: Callable[[int], None] = lambda _: None
-    is_to_end: Callable[[], bool] = lambda: False
-
-
-@contextmanager
-def failing_records() -> Iterator[None]:
-    """Tell what is wrong with the records from what is wrong with a store: only the former fails a chunk."""
-    try:
-        yield
-    except Exception as problem:
-        ending, words = ending_of(problem, in_batch=True)
-        if ending is not Ending.BATCH_FAILED:
-            raise
-        raise RecordsFailed(words) from problem
 
 
 class Replay:
@@ -214,7 +154,7 @@ class Replay:
         epochs = watch.request_epochs(ranges)
         watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
         with failing_records():
-            rows = self._prepared(batch, self._reader.rows(ranges))
+            rows = prepared_rows(self._target, batch, self._reader.rows(ranges))
             letters = self._reader.malformed(ranges)
         reached("replay.read", batch)
         with aborted_where_it_fails(self._target, rows):
@@ -250,15 +190,8 @@ class Replay:
 
     def _decide(self, target: DecidesLoads, pieces: tuple[Piece, ...], load: PreparedLoad) -> None:
         """Decide the load of a chunk, and commit it; what is decided is this replay's no more, whatever becomes of it."""
-        batch = pieces[0].row.batch
-        decision = decision_of(self._claim.token, pieces, load, target.loads)
-        try:
-            decide_pieces(self._ledger, self._claim, pieces, decision)
-        except (RangeNotHeld, SinkChanged, TransactionTooLong):
-            target.abort_load(load)
-            raise
-        reached("replay.decided", batch)
-        self._decided.append(decision)
+        self._decided.append(decide(self._ledger, self._claim, target, pieces, load))
+        reached("replay.decided", pieces[0].row.batch)
         self._advance(pieces)
         self._finish_some(target)
 
@@ -276,11 +209,6 @@ class Replay:
     def _finish_rest(self) -> None:
         if isinstance(self._target, DecidesLoads):
             self._finish_some(self._target)
-
-    def _prepared(self, batch: BatchNumber, rows: Any) -> Any:
-        if isinstance(self._target, DecidesLoads):
-            return self._target.prepare_load(batch, rows)
-        return self._target.prepare(batch, rows) if isinstance(self._target, WritesAhead) else rows
 
     def _all_held(self, pieces: Sequence[Piece]) -> bool:
         """Whether the source holds every record; what it does not is dealt with here, and the next chunk leaves it out."""

@@ -16,7 +16,7 @@ from exactlyonce.ledger.given_ranges import in_rounds, take_up_all
 from exactlyonce.ledger.letters import LetterKey, LetterStatus
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.replay import ReplayOutcome
+from exactlyonce_spark.replay_outcome import ReplayOutcome
 
 
 def letters_to_land(document: ReplayDocument, ledger: OpenLedger, outcome: ReplayOutcome) -> Sequence[LetterKey]:

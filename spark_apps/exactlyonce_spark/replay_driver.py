@@ -31,9 +31,10 @@ from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain, drain_with_parent
 from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.progress import ProgressFile
-from exactlyonce_spark.replay import Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_asked import letters_to_land, ranges_to_land
 from exactlyonce_spark.replay_letters import LetterReplay
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.replay_progress import touching
 from exactlyonce_spark.settings import DocumentUnreadable, DriverSpec
 from exactlyonce_spark.target import WritesAhead

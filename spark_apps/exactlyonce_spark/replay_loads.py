@@ -10,17 +10,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.errors import ExactlyOnceError, TransactionTooLong
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, SinkChanged, decide_pieces
 from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions, settle_decision
 from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.load_outcome import outcome
-from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget
+from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
 from exactlyonce_spark.tasks import committable_of
 
 log = logging.getLogger("exactlyonce.replay")
@@ -63,11 +64,32 @@ def aborted_where_it_fails(target: object, load: object) -> Iterator[None]:
         raise
 
 
-def decision_of(token: str, pieces: Sequence[Piece], load: PreparedLoad, target: TwoPhaseTarget) -> ReplayDecision:
-    """Return what is to be recorded of a chunk: its one load, bound to its ranges."""
-    batch, ranges = pieces[0].row.batch, ranges_of(pieces)
+def prepared_rows(target: object, batch: BatchNumber, rows: Any) -> Any:
+    """Return what is landed of the rows of a chunk: a load, or what was written ahead, where the target has such a thing."""
+    if isinstance(target, DecidesLoads):
+        return target.prepare_load(batch, rows)
+    return target.prepare(batch, rows) if isinstance(target, WritesAhead) else rows
+
+
+def decide(
+    ledger: Ledger, claim: ReplayClaim, target: DecidesLoads, pieces: Sequence[Piece], load: PreparedLoad
+) -> ReplayDecision:
+    """Decide that the load of a chunk is committed, and return what was recorded: the one load, bound to its ranges.
+
+    Raises:
+        RangeNotHeld, SinkChanged, TransactionTooLong: nothing was decided; the load is aborted.
+        CommitOutcomeUnknown: it may be decided.
+    """
     ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
-    return ReplayDecision(token, DecidedBatch(batch, (committable_of(load, ranges),), ids, {}, target.place))
+    one = committable_of(load, ranges_of(pieces))
+    decided = DecidedBatch(pieces[0].row.batch, (one,), ids, sink=target.loads.place)
+    decision = ReplayDecision(claim.token, decided)
+    try:
+        decide_pieces(ledger, claim, pieces, decision)
+    except (RangeNotHeld, SinkChanged, TransactionTooLong):
+        target.abort_load(load)
+        raise
+    return decision
 
 
 def finish_decisions(

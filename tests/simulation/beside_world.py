@@ -18,7 +18,8 @@ from exactlyonce.ledger.planned_backfills import plan_backfill
 from exactlyonce.ledger.replay import ReplayClaim, SinkChanged
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange, Partition
-from exactlyonce_spark.replay import Replay, ReplayPace
+from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_outcome import ReplayPace
 from tests.simulation.database import MemoryDatabase, MemoryTransaction
 from tests.simulation.replay_world import MemoryRecords, ReplayWorld
 from tests.simulation.resource import STREAM_ID

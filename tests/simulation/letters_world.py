@@ -18,8 +18,9 @@ from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange, Ranges
-from exactlyonce_spark.replay import RecordsFailed, Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_letters import LetterReplay, LettersRead
+from exactlyonce_spark.replay_outcome import RecordsFailed, ReplayOutcome, ReplayPace
 from tests.simulation.asked_resets import RESET
 from tests.simulation.database import MemoryLedger
 from tests.simulation.letters import letters_in

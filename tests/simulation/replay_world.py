@@ -12,7 +12,8 @@ from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.replay import RecordsFailed, Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_outcome import RecordsFailed, ReplayOutcome, ReplayPace
 from exactlyonce_spark.target import DeadLetter, ReplayTarget
 from tests.simulation.keyed import HowKeyed
 from tests.simulation.resource import STREAM_ID

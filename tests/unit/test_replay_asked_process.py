@@ -23,8 +23,8 @@ from exactlyonce.ledger.replay_rules import Piece
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Positions, Ranges
 from exactlyonce_spark import replay_asked
-from exactlyonce_spark.replay import ReplayOutcome
 from exactlyonce_spark.replay_asked import letters_to_land, ranges_to_land
+from exactlyonce_spark.replay_outcome import ReplayOutcome
 from tests.ledgers import P0, P1, STREAM, started
 from tests.resource_documents import document
 from tests.simulation.database import MemoryDatabase, MemoryLedger

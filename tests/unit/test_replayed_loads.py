@@ -22,7 +22,8 @@ from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
 from exactlyonce_spark.load_labels import ReplayLabels
-from exactlyonce_spark.replay import Replay, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.target import LoadState
 from tests.ledgers import IDS, P0, P1, STREAM
 from tests.simulation.loads_replay_world import StoreReplayTarget

@@ -32,7 +32,7 @@ def a_replay_commits_its_load_before_the_decision() -> Iterator[None]:
 
     with (
         mock.patch.object(StoreReplayTarget, "prepare_load", prepared),
-        mock.patch.object(run, "decide_pieces", commit_first),
+        mock.patch.object(replay_loads, "decide_pieces", commit_first),
     ):
         yield
 
