@@ -5,10 +5,13 @@ apt fetches a package and the libraries that are missing, checked against its si
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from exactlyonce_spark.jars import cache_folder
@@ -30,7 +33,9 @@ def ensure(package: str, program: str) -> Path:
     if (cached / program).exists():
         return cached
     cached.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cached.parent, prefix=".fetch-") as scratch:
+    with _alone(cached), tempfile.TemporaryDirectory(dir=cached.parent, prefix=".fetch-") as scratch:
+        if (cached / program).exists():  # fetched by another process meanwhile
+            return cached
         complete = Path(scratch) / "complete"
         installed = shutil.which(Path(program).name, path=f"{os.environ.get('PATH', '')}:/usr/sbin")
         if installed is not None:
@@ -43,6 +48,14 @@ def ensure(package: str, program: str) -> Path:
         else:
             complete.rename(cached)
     return cached
+
+
+@contextmanager
+def _alone(cached: Path) -> Iterator[None]:
+    """Wait until no other process fetches the package, so that none meets a folder that is half there."""
+    with (cached.parent / f".{cached.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _unpack(package: str, scratch: Path, target: Path) -> None:

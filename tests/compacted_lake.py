@@ -17,7 +17,7 @@ from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files import columns
 from exactlyonce.connectors.files.compaction import Compaction
 from exactlyonce.connectors.files.connector import FILES, FilesFolder
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.orphans import REPLACED_KEPT_SECONDS, find_orphans
 from exactlyonce.connectors.files.parquet import ParquetMerger
 from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, first_entry, name_of, parse
@@ -43,7 +43,7 @@ class Killed(BaseException):
 class NoWriter:
     """The lake writes its files itself."""
 
-    def write(self, write: Write, rows: Any) -> Any:
+    def write(self, write: Write | ReplayWrite, rows: Any) -> Any:
         raise AssertionError("the lake writes")
 
     def learn(self, manifest: Manifest) -> None:

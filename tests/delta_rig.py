@@ -22,12 +22,13 @@ from deltalake import DeltaTable
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.columns import Type
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce_spark.connectors.delta.table import Wanted
 from exactlyonce_spark.connectors.delta.table_log import DeltaLog
-from exactlyonce_spark.connectors.delta.target import DeltaTarget, TableTarget, Wanted
+from exactlyonce_spark.connectors.delta.target import DeltaTarget, TableTarget
 from exactlyonce_spark.connectors.files.target import WrittenFiles
 from exactlyonce_spark.manifest_landing import land_manifest, recover_manifests
 from exactlyonce_spark.planned import PlannedBatch
@@ -52,7 +53,7 @@ class PyarrowWriter:
     columns: Mapping[str, Type]
     partition_by: tuple[str, ...] = ()
 
-    def write(self, write: Write, rows: Sequence[Row]) -> WrittenFiles:
+    def write(self, write: Write | ReplayWrite, rows: Sequence[Row]) -> WrittenFiles:
         """Write rows."""
         files = [self._file(write, number, row) for number, row in enumerate(rows)]
         return WrittenFiles(tuple(files), len(rows))
@@ -60,7 +61,7 @@ class PyarrowWriter:
     def learn(self, manifest: Manifest) -> None:
         """Sizes do not matter."""
 
-    def _file(self, write: Write, number: int, row: Row) -> DataFile:
+    def _file(self, write: Write | ReplayWrite, number: int, row: Row) -> DataFile:
         folders = [f"{name}={escaped(row[name])}" for name in self.partition_by]
         path = "/".join([write.name, *folders, f"part-{number}.parquet"])
         held = {name: type_ for name, type_ in self.columns.items() if name not in self.partition_by}

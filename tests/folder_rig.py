@@ -40,9 +40,11 @@ class FolderRig(Rig):
             ids = list(range(first, first + ids_each))
             path = self.incoming / f"{self.files:05}.json"
             lines = [json.dumps({"id": each, "customer": f"customer {each % 7}"}) for each in ids]
-            path.write_text("\n".join([*lines, ""]))
+            half = self.incoming.with_name("half-written")
+            half.write_text("\n".join([*lines, ""]))
             moment = (1_700_000_000 + self.files) if seconds is None else seconds + number
-            os.utime(path, (moment, moment))
+            os.utime(half, (moment, moment))
+            half.replace(path)  # a stream that runs meanwhile finds it whole
             self.files += 1
             self.produced += ids
             put.append(path)

@@ -21,8 +21,8 @@ from pyiceberg.table import Table
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import Type
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
-from exactlyonce_spark.connectors.delta.target import Wanted
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
+from exactlyonce_spark.connectors.delta.table import Wanted
 from exactlyonce_spark.connectors.files.target import WrittenFiles
 from exactlyonce_spark.connectors.iceberg.catalog import CatalogInDatabase
 from exactlyonce_spark.connectors.iceberg.fit import schema_of
@@ -45,7 +45,7 @@ class IdentifyingWriter:
     partition_by: tuple[str, ...] = ()
     ids: Mapping[str, int] = field(default_factory=dict)
 
-    def write(self, write: Write, rows: Sequence[Row]) -> WrittenFiles:
+    def write(self, write: Write | ReplayWrite, rows: Sequence[Row]) -> WrittenFiles:
         """Write rows."""
         files = [self._file(write, number, row) for number, row in enumerate(rows)]
         return WrittenFiles(tuple(files), len(rows))
@@ -53,7 +53,7 @@ class IdentifyingWriter:
     def learn(self, manifest: Manifest) -> None:
         """Sizes do not matter."""
 
-    def _file(self, write: Write, number: int, row: Row) -> DataFile:
+    def _file(self, write: Write | ReplayWrite, number: int, row: Row) -> DataFile:
         folders = [f"{name}={escaped(row[name])}" for name in self.partition_by]
         path = "/".join([write.name, *folders, f"part-{number}.parquet"])
         types = {"long": pa.int64(), "integer": pa.int32(), "string": pa.string(), "date": pa.date32()}

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +40,9 @@ from tests.replay_processes import ReplayProcesses
 
 CRASHES = "EXACTLYONCE_TEST_DRIVER_CRASHES"
 """The environment variable with the crashes that the stream's drivers and its replays are asked for."""
+
+PACE = "EXACTLYONCE_TEST_PACE"
+"""How many times as fast as the world's goes the clock by which replays are scheduled and wait; 1 where it is not set."""
 
 
 @dataclass(frozen=True)
@@ -150,20 +153,35 @@ class LocalReplayStores:
         """Nothing is remembered."""
 
 
+def _clock(folder: Path) -> Callable[[], datetime]:
+    """Return the clock of passes over replays: it has gone ahead since the stream's secrets were written.
+
+    Whoever comes after a process that was killed has the same, so it never goes back.
+    """
+    pace = int(os.environ.get(PACE, "1"))
+    begin = datetime.fromtimestamp((folder / "secrets").stat().st_ctime, UTC)
+
+    def now() -> datetime:
+        real = datetime.now(UTC)
+        return begin + (real - begin) * pace if pace > 1 else real
+
+    return now
+
+
 def main() -> None:
     """Run passes over the stream and over its replays in turn, until told to stop; the stream's driver is killed then."""
     folder = Path(sys.argv[1])
-    files, pause = Files(folder), threading.Event()
+    files, pause, now = Files(folder), threading.Event(), _clock(folder)
     opened, loop, text = None, None, ""
     while not (folder / "stop").exists():
-        now = (folder / "stream.json").read_text()
-        if opened is None or loop is None or now != text:
-            text = now
+        latest = (folder / "stream.json").read_text()
+        if opened is None or loop is None or latest != text:
+            text = latest
             opened, loop = _opened(files, folder)
         _pass(loop, files)
         key = Key(opened.stream.metadata.namespace, opened.stream.metadata.name)
         stores = LocalReplayStores(folder, opened, folder / "secrets")
-        ports = StepPorts(stores, functools.partial(parse_stream, where="the test"))
+        ports = StepPorts(stores, functools.partial(parse_stream, where="the test"), now=now)
         outcome = ReplayPasses(files, ports, lambda: True).run(replays_of(key))
         pause.wait(min(0.3, outcome.after_seconds or 0.3))
     if opened is not None:

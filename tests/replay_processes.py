@@ -20,6 +20,7 @@ from exactlyonce.api.resource import Stream
 from exactlyonce.api.stream_replay import StreamReplay
 from exactlyonce.launch.asked_ranges import AskedRange, parse_asked, render_asked
 from exactlyonce.launch.driver_document import PROGRESS_VARIABLE
+from exactlyonce.launch.local import MARKER
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.port import DriverPod, DriverState, Ended, Gone, NeverStarted, Running
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
@@ -102,6 +103,7 @@ class ReplayProcesses:
             "EXACTLYONCE_CRASH": self.crashes,
             SECRETS_FOLDER: str(self.secrets),
             PROGRESS_VARIABLE: str(home / "progress"),
+            MARKER: str(home),
         }
         with (home / "log").open("ab") as log:
             child = subprocess.Popen(

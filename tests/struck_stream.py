@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,11 +86,14 @@ class StruckStream:
         self._forget_trace()
         return True
 
-    def kill_loop(self) -> None:
-        """Kill the command, whose driver ends with it, and start another one."""
+    def kill_loop(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Kill the command, whose driver ends with it, and start another one; `meanwhile` is done while neither is there."""
         assert self._command is not None
-        self._told += self._command.events()
+        command = self._command
+        self._told += command.events()
         self._stack.close()
+        eventually(lambda: not command.drivers(), "its drivers are gone")
+        meanwhile()
         self._forget_trace()
         self.start()
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from exactlyonce.api.replay import require_replayable
+from exactlyonce.api.replay import Replayed, require_replayable
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.errors import ExactlyOnceError, Refused
@@ -26,7 +26,7 @@ from exactlyonce.ledger.connector import Use
 from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce_spark.assembly import sink_connector, source_connector
-from exactlyonce_spark.connectors.ports import ReplayConnector
+from exactlyonce_spark.connectors.ports import DividesRanges, ReplayConnector
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain, drain_with_parent
 from exactlyonce_spark.failures import ending_of
@@ -91,6 +91,7 @@ def _report(outcome: ReplayOutcome, problem: str | None = None, ending: Ending |
         problem,
         None if ending is None else str(ending),
         max(0, outcome.asked - outcome.landed),
+        outcome.uncounted,
     )
 
 
@@ -103,7 +104,7 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
     from exactlyonce_spark.spark_records import SparkRecords, SparkRows, require_rows_of_each_record
 
     spec, stream_id = StreamSpec.model_validate(document.spec), document.stream_id
-    require_replayable(spec, stream_id)
+    require_replayable(spec, stream_id, _asked_of(document))
     own = landing_place_of(spec)
     if document.backfill is not None:
         spec = into_table(spec, document.backfill.table)
@@ -148,9 +149,16 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
             reached("backfill.planned")
         kind = SparkRows if isinstance(target, WritesAhead) else SparkRecords
         records = kind(session, reader, spec, columns)
-        replay = Replay(ledger, claim, target, source, records, pace)
+        divider = reader.divider(session) if isinstance(reader, DividesRanges) else None
+        replay = Replay(ledger, claim, target, source, records, pace, divider)
         replay.outcome = outcome
         return replay.run(() if document.backfill is not None else ranges_to_land(document, spec, ledger, outcome))
+
+
+def _asked_of(document: ReplayDocument) -> Replayed:
+    if document.letters or document.find is not None:
+        return Replayed.DEAD_LETTERS
+    return Replayed.RANGES if document.take_up or document.backfill is not None else Replayed.FAILURES
 
 
 def main() -> int:

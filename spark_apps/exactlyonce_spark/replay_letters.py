@@ -20,7 +20,9 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce.ledger.replay_letters import LettersNotHeld, claim_letters, settle_letters
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.replay_outcome import MOST_FAILURES, RecordsFailed, ReplayOutcome, ReplayPace, failing_records
+from exactlyonce_spark.replay import MOST_FAILURES
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_records import RecordsFailed, failing_records
 from exactlyonce_spark.target import ReplayTarget
 
 _MOST_BYTES = 8 << 20

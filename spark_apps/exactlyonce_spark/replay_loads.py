@@ -7,7 +7,7 @@ recorded of it is what the sink says for good. docs/adr/0053.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -21,6 +21,7 @@ from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.load_outcome import outcome
+from exactlyonce_spark.replay_outcome import ReplayOutcome
 from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
 from exactlyonce_spark.tasks import committable_of
 
@@ -71,25 +72,57 @@ def prepared_rows(target: object, batch: BatchNumber, rows: Any) -> Any:
     return target.prepare(batch, rows) if isinstance(target, WritesAhead) else rows
 
 
-def decide(
-    ledger: Ledger, claim: ReplayClaim, target: DecidesLoads, pieces: Sequence[Piece], load: PreparedLoad
-) -> ReplayDecision:
-    """Decide that the load of a chunk is committed, and return what was recorded: the one load, bound to its ranges.
+class LoadsOfReplay:
+    """What a replay has decided and not finished; nothing at all where its target decides no loads."""
 
-    Raises:
-        RangeNotHeld, SinkChanged, TransactionTooLong: nothing was decided; the load is aborted.
-        CommitOutcomeUnknown: it may be decided.
-    """
-    ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
-    one = committable_of(load, ranges_of(pieces))
-    decided = DecidedBatch(pieces[0].row.batch, (one,), ids, sink=target.loads.place)
-    decision = ReplayDecision(claim.token, decided)
-    try:
-        decide_pieces(ledger, claim, pieces, decision)
-    except (RangeNotHeld, SinkChanged, TransactionTooLong):
-        target.abort_load(load)
-        raise
-    return decision
+    def __init__(self, ledger: Ledger, claim: ReplayClaim, target: object) -> None:
+        self._ledger = ledger
+        self._claim = claim
+        self._target = target if isinstance(target, DecidesLoads) else None
+        self._decided: list[ReplayDecision] = []
+
+    def not_finished(self, wanted: Collection[RangeKey], outcome: ReplayOutcome) -> Collection[RangeKey]:
+        """Finish what earlier replays have decided, and return the ranges that have not landed by that."""
+        if self._target is None:
+            return wanted
+        finished = finish_decisions(self._ledger, self._claim.stream_id, self._target.loads)
+        outcome.told += finished.told
+        keys = {key for decision in finished.landed for key in decision.keys}
+        outcome.landed += sum(it.records for it in finished.landed if not set(it.keys).isdisjoint(wanted))
+        return [key for key in wanted if key not in keys]
+
+    def decide(self, pieces: Sequence[Piece], load: PreparedLoad, records: int) -> None:
+        """Decide that the load of a chunk of so many records is committed: the one load, bound to its ranges.
+
+        What is decided is this replay's no more, whatever becomes of it.
+
+        Raises:
+            RangeNotHeld, SinkChanged, TransactionTooLong: nothing was decided; the load is aborted.
+            CommitOutcomeUnknown: it may be decided.
+        """
+        target = self._target
+        assert target is not None, "no other target prepares loads"
+        ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
+        one = committable_of(load, ranges_of(pieces))
+        decided = DecidedBatch(pieces[0].row.batch, (one,), ids, sink=target.loads.place)
+        decision = ReplayDecision(self._claim.token, decided, records)
+        try:
+            decide_pieces(self._ledger, self._claim, pieces, decision)
+        except (RangeNotHeld, SinkChanged, TransactionTooLong):
+            target.abort_load(load)
+            raise
+        self._decided.append(decision)
+
+    def finish(self, outcome: ReplayOutcome) -> None:
+        """Finish what this replay has decided, in its order; what the sink does not answer for now is asked about again."""
+        while self._target is not None and self._decided:
+            finished = finish_decisions(self._ledger, self._claim.stream_id, self._target.loads, self._decided[:1])
+            decision = self._decided.pop(0)
+            outcome.told += finished.told
+            if finished.landed:
+                outcome.landed += decision.records
+                outcome.rows += decision.load.rows
+                log.info("Batch %s: landed %s.", decision.decided.batch, decision.ranges)
 
 
 def finish_decisions(
@@ -162,8 +195,3 @@ def _doubt(decision: ReplayDecision, named: str, where: str) -> str:
         f"`exactlyonce failures settle` with --committed {decision.load.answered_as} where the table has all of these rows, or "
         "with --aborted where it has none, and replay again."
     )
-
-
-def landed_keys(finished: FinishedLoads) -> dict[RangeKey, int]:
-    """Return how many records of each range have landed."""
-    return {key: decision.ranges[key.partition].record_count for decision in finished.landed for key in decision.keys}

@@ -24,6 +24,7 @@ from testbed.spark import local_session
 from tests.combinations import only_in_full
 from tests.kinesis_rig import KinesisRig
 from tests.rig import eventually
+from tests.struck_report import recorded
 from tests.struck_stream import StruckStream
 
 IDS = int(os.environ.get("STRUCK_IDS", "100000"))
@@ -218,6 +219,15 @@ class Struck:
         return f"{len(self._rig.produced)} ids. {done}.\nAt, or at random after: {points}.\nVerdicts: {verdicts}."
 
 
+def require_each_once(rig: KinesisRig, into: Sink) -> None:
+    """Fail where a reader does not find exactly what was put, once."""
+    expected = into.expected(rig)
+    for reader in into.found:
+        found = reader(rig)
+        lost, doubled = sorted(expected - found), sorted(found - expected)
+        assert (lost[:9], doubled[:9]) == ([], []), f"{len(lost)} lost, {len(doubled)} doubled or foreign"
+
+
 @only_in_full  # fewer ids and kills: tests/integration/test_kinesis_stream.py
 @pytest.mark.timeout(5400)
 @pytest.mark.parametrize("sink", SINKS)
@@ -231,12 +241,9 @@ def test_a_hundred_thousand_ids_land_once_though_drivers_planners_and_loops_are_
         rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **overrides)
         struck = Struck(rig, into, seed)
         try:
-            struck.run()
-            expected = into.expected(rig)
-            for reader in into.found:
-                found = reader(rig)
-                lost, doubled = sorted(expected - found), sorted(found - expected)
-                assert (lost[:9], doubled[:9]) == ([], []), f"{len(lost)} lost, {len(doubled)} doubled or foreign"
+            with recorded(f"from Kinesis into {sink}", IDS, f"{DRIVERS} drivers, {4 * OTHERS} others", seed):
+                struck.run()
+                require_each_once(rig, into)
         finally:
             with capsys.disabled():
                 print(f"\nKinesis to {sink}: {struck.report()}\nAgain: KILL_SEED={seed} EVERY_MODE=1 make test-faults")

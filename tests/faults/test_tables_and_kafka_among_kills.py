@@ -27,6 +27,7 @@ from tests.delta_rig import ids_by_duckdb
 from tests.folder_rig import FolderRig
 from tests.kafka_sink_rig import KafkaSinkRig
 from tests.rig import Rig
+from tests.struck_report import recorded
 from tests.table_streams import records_told
 
 IDS = int(os.environ.get("STRUCK_IDS", "100000"))
@@ -175,8 +176,15 @@ def test_a_hundred_thousand_ids_are_there_once_after_twenty_kills(
     rig = case.rig
     rig.overrides["spec.recovery.maxFailuresPerBatch"] = 50
     crash = " ".join(f"{point}=kill-driver" for point in points)
-    result = rig.run(crash=crash, seconds=120.0 + 90.0 * KILLS)
-    assert isinstance(result, Done), rig.story()
+    with recorded(f"into {sink}", len(rig.produced), f"{KILLS} drivers", seed):
+        result = rig.run(crash=crash, seconds=120.0 + 90.0 * KILLS)
+        assert isinstance(result, Done), rig.story()
+        require_each_once(case, points)
+
+
+def require_each_once(case: Case, points: Sequence[str]) -> None:
+    """Fail where a driver was not killed, or a reader finds an id that is not there once."""
+    rig = case.rig
     missed = [point for place, point in enumerate(points) if not any(rig.folder.glob(f"fired-{place}-*"))]
     assert not missed, f"no driver came to {missed}\n{rig.story()}"
     expected: Ids = Counter(rig.produced)

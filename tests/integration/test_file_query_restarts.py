@@ -6,7 +6,9 @@ tell the most; tests/unit/test_inspect_file_queries.py holds the command to the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from exactlyonce.inspect.gather import facts_of
 from exactlyonce.inspect.output import FOLDER, read_output
 from scripts.make_golden_file_queries import write_source
 from testbed.file_query import Told, run_jobs
-from tests.combinations import in_full
+from tests.combinations import in_full, only_in_full
 from tests.file_queries import made, states
 from tests.inspected import FAILS, READERS_FAIL, RESTARTS, WRITERS_FAIL
 
@@ -28,6 +30,11 @@ UNTIL_COMPACTION = 7
 
 NEW_FIRST = 40
 """The number of the first new file: no golden folder has read it."""
+
+
+def started(told: Mapping[str, str]) -> list[Any]:
+    """Return the states of which it is told, each started or marked as one that only test-full starts."""
+    return [pytest.param(state, marks=() if state in STARTED else only_in_full) for state in states() if state in told]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +75,7 @@ def test_the_first_batch_is_the_one_that_is_told(
     assert first_batch(ran) == RESTARTS[state][1] + (state == "written")
 
 
-@pytest.mark.parametrize("state", [state for state in STARTED if state in FAILS])
+@pytest.mark.parametrize("state", started(FAILS))
 def test_a_restart_fails_with_the_error_that_is_told_and_runs_nothing(
     restarted: dict[str, tuple[Path, Told, Told, Told]], state: str
 ) -> None:
@@ -77,14 +84,14 @@ def test_a_restart_fails_with_the_error_that_is_told_and_runs_nothing(
     assert (ran.found, after) == ("", before)
 
 
-@pytest.mark.parametrize("state", [state for state in STARTED if state in READERS_FAIL])
+@pytest.mark.parametrize("state", started(READERS_FAIL))
 def test_readers_fail_where_it_is_told(restarted: dict[str, tuple[Path, Told, Told, Told]], state: str) -> None:
     _, before, _, after = restarted[state]
     for told in (before, after):
         assert READERS_FAIL[state] in (told.error or "it did not fail")
 
 
-@pytest.mark.parametrize("state", [state for state in STARTED if state in WRITERS_FAIL])
+@pytest.mark.parametrize("state", started(WRITERS_FAIL))
 def test_a_query_continues_until_it_puts_its_sinks_log_together(
     restarted: dict[str, tuple[Path, Told, Told, Told]], state: str
 ) -> None:

@@ -34,7 +34,7 @@ from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, g
 from exactlyonce.ledger.replay_rules import Piece, RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn
 from exactlyonce_spark.connectors.postgres.replaying import PreparedTableOfReplay, ReplayTarget, VersionTied
 from exactlyonce_spark.connectors.postgres.table import read_table
@@ -153,6 +153,38 @@ def test_what_became_of_given_ranges_is_counted_by_the_ledger_and_what_is_held_c
         0,
     ]
     assert second.status is FailureStatus.REPLAYING
+
+
+@pytest.mark.parametrize(
+    ("partition", "width"),
+    [(Partition("/lake/incoming", 0), 1 << 224), (Partition("orders", "shardId-000000000007"), 1 << 186)],
+)
+def test_what_became_of_a_range_whose_positions_count_no_records_is_told_by_its_parts(
+    ledger: OpenLedger, partition: Partition, width: int
+) -> None:
+    kafka = in_quarantine(ledger)[0]
+    row = replace(kafka, partition=partition, from_offset=3 * width, until_offset=9 * width + 1, fingerprint=None)
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, (row,))
+    (claimed,) = claim_ranges(ledger, MINE, [RangeKey.of(row)]).rows
+    for until in (5 * width + 2, 6 * width):
+        land_pieces(ledger, MINE, [Piece(claimed, until)], lambda _: 1)
+        claimed = replace(claimed, from_offset=until)
+    put_back(ledger, MINE, Piece(claimed, 7 * width), "it failed again")
+    counted = (FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.REPLAYED, FailureStatus.LOST)
+    asked = [AskedRange.of(row)]
+    parts = ledger.parts_of(STREAM, counted, asked, 100)
+    assert [(it.partition, it.from_offset, it.status) for it in parts] == [
+        (partition, 3 * width, FailureStatus.REPLAYED),
+        (partition, 6 * width, FailureStatus.QUARANTINED),
+        (partition, 7 * width, FailureStatus.REPLAYING),
+    ]
+    assert tally(asked, parts).ranges == Amount(asked=1, replayed=0, put_back=1)
+    claimed = replace(claimed, from_offset=7 * width)
+    land_pieces(ledger, MINE, [Piece(claimed, claimed.until_offset)], lambda _: 1)
+    (left,) = claim_ranges(ledger, MINE, [RangeKey(row.batch, partition, 6 * width)]).rows
+    land_pieces(ledger, MINE, [Piece(left, left.until_offset)], lambda _: 1)
+    assert tally(asked, ledger.parts_of(STREAM, counted, asked, 100)).ranges == Amount(asked=1, replayed=1)
 
 
 @pytest.mark.parametrize("kind", ["postgres", "object log"])

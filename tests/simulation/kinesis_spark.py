@@ -52,7 +52,7 @@ class KinesisBatch(PlannedBatch):
         users = records._users(
             world.place, part, offsets.from_offset, offsets.until_offset, lambda record, all_of: True
         )
-        rows = [_record(user.data) for user in users]
+        rows = [record_of(user.data) for user in users]
         failing = [place for place in world.poison if world.stream.record(*place) in rows]
         if world.poison_left and failing:
             world.poison_left -= 1
@@ -75,7 +75,8 @@ class KinesisQuery(PlannedQuery):
         return int(self._world.stream.version)
 
 
-def _record(data: bytes) -> Hashable:
+def record_of(data: bytes) -> Hashable:
+    """Return the record that a user record's data stands for."""
     life, shard, place = data.decode().split("/")
     return (life, int(shard), int(place))
 

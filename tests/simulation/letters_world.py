@@ -20,7 +20,8 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange, Ranges
 from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_letters import LetterReplay, LettersRead
-from exactlyonce_spark.replay_outcome import RecordsFailed, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_records import RecordsFailed
 from tests.simulation.asked_resets import RESET
 from tests.simulation.database import MemoryLedger
 from tests.simulation.letters import letters_in

@@ -22,6 +22,7 @@ from exactlyonce.ledger.rows import BatchRow, BatchStatus
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
+    ContradictionReason,
     FinishBatch,
     FinishCommit,
     FirstStart,
@@ -110,7 +111,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         # Only state ties a stream to a directory that may still be written; or a ledger that has forgotten the writer.
         kinds = frozenset({"restore"})
         return world.journal.has_struck(kinds, 0, until)
-    kinds = next((world.errors[kind] for kind in type(root).__mro__ if kind in world.errors), frozenset())
+    kinds = _hazards_behind(world, root)
     if OTHER_OPERATOR in kinds and world.scenario.operators > 1:
         return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
@@ -129,6 +130,14 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         if isinstance(root, StateMissing):
             kinds |= {"restore"}  # it may have forgotten that the query keeps state, and so seeded a generation without
     return world.journal.has_struck(kinds, since, until)
+
+
+def _hazards_behind(world: SimulatedWorld, root: BaseException) -> frozenset[str]:
+    """What can bring such an error about."""
+    kinds = next((world.errors[kind] for kind in type(root).__mro__ if kind in world.errors), frozenset())
+    if isinstance(root, LogUnreadable) and world.collects_generations:
+        return kinds | {SUCCESSOR}  # which has removed the generation of a driver that was given up and lives
+    return kinds
 
 
 _LATE = (
@@ -229,9 +238,19 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
         case SourceReplaced():
             return _is_replaced(world)
         case Contradiction(reason=why):
-            return journal.has_struck(CONTRADICTIONS.get(why, frozenset()), 0, until)
+            return journal.has_struck(_hazards_for_a_person(world, why), 0, until)
         case _:
             assert_never(verdict)
+
+
+def _hazards_for_a_person(world: SimulatedWorld, why: ContradictionReason) -> frozenset[str]:
+    """What can have struck where a person is called for such a reason."""
+    known = CONTRADICTIONS.get(why, frozenset())
+    if why is ContradictionReason.STATE_WOULD_BE_LOST and world.collects_generations:
+        return known | {
+            "restore"
+        }  # a database that went back twice may name a generation that drivers have removed since (ADR 43)
+    return known
 
 
 def _is_replaced(world: SimulatedWorld) -> bool:

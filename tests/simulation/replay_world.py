@@ -13,7 +13,8 @@ from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.replay import Replay
-from exactlyonce_spark.replay_outcome import RecordsFailed, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_records import RecordsFailed
 from exactlyonce_spark.target import DeadLetter, ReplayTarget
 from tests.simulation.keyed import HowKeyed
 from tests.simulation.resource import STREAM_ID

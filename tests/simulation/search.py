@@ -20,6 +20,7 @@ from tests.simulation.beside_world import BesideWorld
 from tests.simulation.files_replay_world import FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
+from tests.simulation.kinesis_replay_world import KinesisReplayWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
 from tests.simulation.loads_replay_world import LoadsReplayWorld
@@ -32,11 +33,13 @@ from tests.simulation.mutations import (
     OF_FOLDERS,
     OF_GIVE_UPS,
     OF_KINESIS,
+    OF_KINESIS_REPLAYS,
     OF_LETTERS,
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
     OF_REPLAYED_FILES,
     OF_REPLAYED_LOADS,
+    OF_REPLAYED_TABLES,
     OF_REPLAYS,
     OF_SHARED_LABELS,
     OF_SNAPSHOTS,
@@ -51,6 +54,7 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.snapshot_world import SnapshotWorld
 from tests.simulation.staged_world import StagedWorld
+from tests.simulation.table_replay_world import TableReplayWorld
 from tests.simulation.table_world import TableWorld
 from tests.simulation.thawed import thaw
 from tests.simulation.two_phase_world import LABELS_EXPIRE, LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
@@ -129,11 +133,13 @@ _RESHARDS = _few("kill driver", "reshard", "unlisted")
 WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
     (OF_FOLDERS, FolderWorld),
     (OF_KINESIS, KinesisWorld),
+    (OF_KINESIS_REPLAYS, KinesisReplayWorld),
     (OF_LETTERS, LettersWorld),
     (OF_BESIDES, BesideWorld),
     (OF_GIVE_UPS, GiveUpWorld),
     (OF_REPLAYED_FILES, FilesReplayWorld),
     (OF_REPLAYED_LOADS, LoadsReplayWorld),
+    (OF_REPLAYED_TABLES, TableReplayWorld),
     (OF_REPLAYS, ReplayWorld),
     (OF_SHARED_LABELS, SharedLabelsWorld),
     (OF_STAGED_LOADS, StagedWorld),
@@ -257,6 +263,9 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "the_oldest_record_of_a_shard_is_read_before_it_is_named": _few("kill driver", "retention", "suspend"),
     "a_gap_of_retention_is_not_noticed": _few("kill driver", "retention"),
     "a_stream_that_was_recreated_is_taken_for_the_same": _few("kill driver", "re-create"),
+    "a_range_is_lost_as_a_whole_once_its_beginning_has_expired": lambda drawn: replace(
+        _poisoned(drawn), hazards=frozenset({"kill driver", "poison", "retention"})
+    ),
     "a_rebuilt_generation_forgets_its_lists": _few("kill driver", "lose driver"),
     "a_folder_is_believed_without_its_digest": _few("kill driver", "lose lists", "files late", "lose checkpoint"),
     "a_file_that_was_read_is_not_compared": _few("kill driver", "file changes"),

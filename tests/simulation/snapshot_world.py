@@ -6,7 +6,7 @@ from functools import partial
 
 from exactlyonce.connectors.files.manifest import Author
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce_spark.connectors.delta.target import Wanted
+from exactlyonce_spark.connectors.delta.table import Wanted
 from exactlyonce_spark.connectors.iceberg.marker import ICEBERG
 from exactlyonce_spark.connectors.iceberg.target import IcebergTarget
 from exactlyonce_spark.target import ManifestTarget

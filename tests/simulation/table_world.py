@@ -7,8 +7,8 @@ from functools import partial
 
 from exactlyonce.connectors.files.manifest import Author
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
-from exactlyonce_spark.connectors.delta.target import DeltaTarget, TableBusy, Wanted
+from exactlyonce_spark.connectors.delta.table import LedgerBehindTable, Wanted
+from exactlyonce_spark.connectors.delta.target import DeltaTarget, TableBusy
 from exactlyonce_spark.target import ManifestTarget
 from tests.simulation import manifest
 from tests.simulation.causes import ERRORS

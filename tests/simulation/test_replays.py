@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -11,15 +12,18 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange
 from exactlyonce_spark import replay_loads, two_phase_landing
 from tests.simulation.give_up_world import GiveUpWorld
+from tests.simulation.kinesis_replay_world import KinesisReplayWorld
 from tests.simulation.letters_world import LettersWorld
 from tests.simulation.loads_replay_world import LoadsReplayWorld
 from tests.simulation.oracle import run_seed
 from tests.simulation.replay_world import HAZARDS_BESIDE, ReplayWorld
+from tests.simulation.search import scenario_of
 
 SEEDS = 6 * len(HAZARDS_BESIDE)
 SEEDS_OF_LETTERS = 60
 SEEDS_OF_GIVE_UPS = 40
 SEEDS_OF_LOADS = 100
+SEEDS_OF_SHARDS = 40
 
 
 def test_replays_that_run_beside_each_other_and_the_stream_land_records_and_leave_none_in_doubt() -> None:
@@ -52,6 +56,18 @@ def test_what_a_replay_that_was_killed_has_not_landed_is_landed_by_the_next_one(
     assert landed >= {record for row in left for record in records_of(world, row)}
     assert max(world.database.tables.target.values()) == 1
     assert not world.in_quarantine()
+
+
+def test_replays_of_shards_land_each_record_once_and_what_has_expired_by_then_is_lost_and_told() -> None:
+    worlds = [run_seed(seed, kind=KinesisReplayWorld) for seed in range(SEEDS_OF_SHARDS)]
+    expiring = partial(scenario_of, "a_range_is_lost_as_a_whole_once_its_beginning_has_expired")
+    worlds += [run_seed(seed, expiring(seed), KinesisReplayWorld) for seed in range(SEEDS_OF_SHARDS)]
+    outcomes = [outcome for world in worlds if isinstance(world, KinesisReplayWorld) for outcome in world.outcomes]
+    assert sum(outcome.landed for outcome in outcomes) > 10, "the oracle counted each once"
+    assert sum(outcome.uncounted for outcome in outcomes) > 0, "the oracle found that what was given up had expired"
+    told = [words for outcome in outcomes for words in outcome.told]
+    for expected in ("how many is not known", "not held by this replay any more"):
+        assert any(expected in words for words in told), expected
 
 
 def test_what_a_person_gives_up_while_replays_have_it_lands_no_more() -> None:

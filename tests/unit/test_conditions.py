@@ -122,7 +122,7 @@ def test_a_lag_that_cannot_be_measured_is_a_condition_of_its_own_and_changes_no_
     assert argo(known) == argo(silent) == (TABLE[phase][2], "What is so.")
     assert conditions(known)["Measured"]["status"] == "True"
     measured = conditions(silent)["Measured"]
-    assert (measured["status"], measured["reason"]) == ("False", "Unreachable")
+    assert (measured["status"], measured["reason"]) == ("False", "NotMeasured")
     assert measured["message"] == "Kafka is silent."
 
 

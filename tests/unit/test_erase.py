@@ -193,6 +193,7 @@ def test_a_batch_whose_rows_are_known_to_be_shown_is_not_named(
 
 
 INTO_FILES = changed(COPY, {"spec.sink": {"files": {"path": "/lake/orders"}}})
+INTO_TABLE = changed(COPY, {"spec.sink": {"delta": {"location": "/lake/orders"}}})
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -200,11 +201,18 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
     ("batch", "resource", "is_told"),
     [
         (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), INTO_FILES, True),
+        (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), INTO_TABLE, True),
         (replace(batch_41(BatchStatus.SEEDED), landed_at=NOON + timedelta(hours=1)), INTO_FILES, True),
         (replace(batch_41(BatchStatus.LANDED), landed_at=NOON + timedelta(hours=1)), INTO_FILES, False),
         (replace(batch_41(BatchStatus.LANDED), landed_at=NOON - timedelta(hours=1)), COPY, False),
     ],
-    ids=["no batch since", "a seed since", "a batch since", "rows in the ledger's database"],
+    ids=[
+        "no batch since",
+        "no batch since, in a table",
+        "a seed since",
+        "a batch since",
+        "rows in the ledger's database",
+    ],
 )
 def test_what_a_replay_landed_and_no_batch_has_shown_is_named_as_its_record_goes(
     tmp_path: Path, batch: BatchRow, resource: dict[str, Any], is_told: bool

@@ -9,7 +9,7 @@ import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, digest, to_json
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.tenancy import FilesLost, Tenant
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.files.target import SCHEMAS, FilesTarget, WrittenFiles
@@ -23,7 +23,7 @@ TENANT = Tenant("shop/orders", "ledger-1", "Parquet", (), "None")
 class NoWriter:
     """Nothing is written in these tests."""
 
-    def write(self, write: Write, rows: object) -> WrittenFiles:
+    def write(self, write: Write | ReplayWrite, rows: object) -> WrittenFiles:
         raise AssertionError("no batch runs here")
 
     def learn(self, manifest: Manifest) -> None:

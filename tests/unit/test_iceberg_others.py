@@ -103,7 +103,7 @@ def test_a_batch_that_has_landed_is_not_committed_as_null_where_a_column_has_a_n
     said = "dropped columns of the table at .* and added others by their names \\(day\\), so the values of batch 2, which has"
     with pytest.raises(TableUnfit, match=said):
         stream.land(stream.driver(), 1, 2)
-    refuses(stream, "drop or rename the new ones until the batch is committed without these values.")
+    refuses(stream, "drop or rename the new ones until batch 2 is committed without these values.")
     renames(stream)
     refuses(stream, "The query yields day, which the table at")
     stream.require(2)

@@ -17,8 +17,9 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges
 from exactlyonce_spark import replay as module
-from exactlyonce_spark.replay import Replay
-from exactlyonce_spark.replay_outcome import MOST_FAILURES, RecordsFailed, ReplayPace
+from exactlyonce_spark.replay import MOST_FAILURES, Replay
+from exactlyonce_spark.replay_outcome import ReplayPace
+from exactlyonce_spark.replay_records import RecordsFailed
 from exactlyonce_spark.target import DeadLetter
 from tests.ledgers import P0, P1, STREAM, new_stream, started
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from exactlyonce.api.replay import why_not_replayable
 from exactlyonce.api.resource import parse_stream
+from exactlyonce.cli.local_replay import tell
 from exactlyonce.cli.main import main
 from exactlyonce.cli.replay_candidates import examined
 from exactlyonce.cli.replayed_transform import TransformUnreadable, with_transform
@@ -25,7 +26,7 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.source.port import SourceNow
 from exactlyonce_spark.replay_driver import Throttle
-from tests.resource_documents import document
+from tests.resource_documents import KAFKA_SINK, document
 
 KEYED = {"spec.sink.postgres.write": "Upsert", "spec.sink.postgres.keys": ["id"]}
 
@@ -44,6 +45,9 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
     assert refusal(**KEYED, **{"spec.sink.postgres.version": "ts"}) is None
     assert refusal(**merged("Sum")) is None
     assert refusal(**{"spec.sink": {"files": {"path": "/lake"}}}) is None, "files have no order"
+    assert refusal(**{"spec.sink": {"delta": {"location": "/lake"}}}) is None, "nor have the rows of a table"
+    catalog = {"sql": {"secretRef": {"name": "catalog"}}}
+    assert refusal(**{"spec.sink": {"iceberg": {"catalog": catalog, "table": "a.b", "location": "/lake"}}}) is None
 
 
 @pytest.mark.parametrize(
@@ -53,13 +57,32 @@ def test_rows_that_are_appended_or_have_a_version_or_are_summed_up_can_be_replay
         ({**KEYED, **DELETES}, "onTombstone: Delete"),
         ({**KEYED, "spec.outputMode": "Update"}, "outputMode: Update"),
         (
-            {"spec.sink": {"delta": {"location": "/lake"}}},
-            "this release cannot replay into sink.delta: its rows are",
+            {"spec.sink": {"kafka": KAFKA_SINK}},
+            "this release cannot replay into sink.kafka: its rows are",
         ),
     ],
 )
 def test_what_a_replay_could_make_wrong_is_refused_by_name(changes: dict[str, Any], words: str) -> None:
     assert words in (refusal(**changes) or "")
+
+
+@pytest.mark.parametrize(
+    ("sink", "words"),
+    [
+        ({"delta": {"location": "/lake"}}, "Readers of the table see these rows with the next batch that lands.\n"),
+        ({"files": {"path": "/lake", "manifest": "None"}}, ""),
+        ({"files": {"path": "/lake"}}, "readers of _spark_metadata see them with the next batch that lands.\n"),
+    ],
+)
+def test_who_replays_is_told_which_readers_do_not_see_it_yet(
+    capsys: pytest.CaptureFixture[str], sink: dict[str, Any], words: str
+) -> None:
+    spec = parse_stream(document({"spec.sink": sink}), "the test").spec
+    tell(ReplayReport(landed=3, rows=3), spec.sink.spec)
+    said, _, shown = capsys.readouterr().out.partition("\n")
+    assert said.startswith("Landed 3 records (3 rows)")
+    assert shown.endswith(words)
+    assert bool(shown) is bool(words)
 
 
 @pytest.mark.parametrize("combine", ["First", "Last"])

@@ -16,8 +16,9 @@ from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce.ledger.replay_letters import LettersNotHeld, claim_letters, settle_letters
 from exactlyonce.ledger.rows import LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions
+from exactlyonce_spark.replay import MOST_FAILURES
 from exactlyonce_spark.replay_letters import LetterReplay, LettersRead
-from exactlyonce_spark.replay_outcome import MOST_FAILURES, ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.target import DeadLetter
 from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger

@@ -124,5 +124,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
-if _POOL in os.environ and "exactlyonce_spark" in sys.orig_argv:
+_PROGRAMS = ("exactlyonce_spark", "exactlyonce_spark.replay_driver")
+
+if _POOL in os.environ and any(program in sys.orig_argv for program in _PROGRAMS):
     sys.meta_path.insert(0, _Finder())

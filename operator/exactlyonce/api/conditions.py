@@ -167,7 +167,7 @@ def _measured(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
         return []
     if progress.lag_problem is not None:
         in_part = progress.lag_files is not None
-        return [(MEASURED, False, "MeasuredInPart" if in_part else "Unreachable", progress.lag_problem)]
+        return [(MEASURED, False, "MeasuredInPart" if in_part else "NotMeasured", progress.lag_problem)]
     return [(MEASURED, True, "Measured", "The lag is measured from the source and the ledger.")]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.spec import StreamSpec
@@ -10,37 +12,60 @@ from exactlyonce.errors import Refused
 from exactlyonce.schema.model import field_name
 
 _NO_REPLAY = (
-    "its rows are neither written in a transaction of the ledger, nor in files that only the ledger lists, nor in loads that "
-    "the ledger decides"
+    "its rows are neither written in a transaction of the ledger, nor in files that the ledger lists, nor in loads that it "
+    "decides"
 )
+
+
+class Replayed(Enum):
+    """What a replay lands: ranges in quarantine, dead letters, or ranges that are given by hand.
+
+    The values are those of `exactlyonce replay --from`.
+    """
+
+    FAILURES = "failures"
+    DEAD_LETTERS = "dead-letters"
+    RANGES = "ranges"
 
 
 class ReplayRefused(Refused):
     """The stream takes no replay as its resource stands."""
 
 
-def require_replayable(spec: StreamSpec, stream_id: str) -> None:
+def require_replayable(spec: StreamSpec, stream_id: str, asked: Replayed = Replayed.FAILURES) -> None:
     """Require that rows of an earlier batch may be landed in the stream's sink after those of later ones.
 
     Raises:
         ReplayRefused: with the reason, and what to do.
     """
-    reason = why_not_replayable(spec)
+    reason = why_not_replayable(spec, asked)
     if reason is not None:
         raise ReplayRefused(f"Nothing of {stream_id} can be replayed: {reason}.")
 
 
-def why_not_replayable(spec: StreamSpec) -> str | None:
+def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) -> str | None:
     """Return why a stream takes no replay, as a clause; None where it takes one."""
     sink, source = spec.sink.spec, spec.source.spec
     if not isinstance(sink, TakesReplays):
         name = field_name(spec.sink.connector)
         reason = sink.no_replay if isinstance(sink, TakesNoReplays) else _NO_REPLAY
         return f"this release cannot replay into sink.{name}: {reason}"
-    if not source.positions_count_records:
-        return f"this release replays ranges whose positions count records, and not those of {spec.source.connector}"
+    if not source.positions_count_records and asked is not Replayed.FAILURES:
+        return _why_only_failures(f"source.{field_name(spec.source.connector)}", asked)
     if spec.output_mode is not OutputMode.APPEND:
         return f"with outputMode: {spec.output_mode} a row is the result of many records, so that some of them make no rows"
     if spec.source.format.on_tombstone is OnTombstone.DELETE:
         return "with onTombstone: Delete an older record could delete what a later one has written"
     return sink.replay_refusal
+
+
+def _why_only_failures(source: str, asked: Replayed) -> str:
+    if asked is Replayed.DEAD_LETTERS:
+        return (
+            f"this release replays no dead letters of {source}: what a record has beside key and value is not kept; export "
+            "them, and write them to the table by hand"
+        )
+    return (
+        f"of {source}, whose positions count no records, this release replays what is in quarantine, and no ranges that are "
+        "given by hand; leave --from ranges (spec.from.ranges of a StreamReplay) out"
+    )

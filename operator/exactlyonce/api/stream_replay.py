@@ -32,7 +32,7 @@ RangeId = Annotated[
     str,
     Field(max_length=400),
     matches(
-        r"[0-9]{1,18}/.+/[0-9]{1,18}",
+        r"[0-9]{1,18}/.+/[0-9]{1,90}",
         "write an id as exactlyonce failures shows it: BATCH/PARTITION/POSITION, such as 12/orders-0/340",
     ),
 ]
@@ -218,7 +218,8 @@ class StreamReplaySpec(Model):
         DEFAULT_CHUNK,
         ge=1,
         le=MOST_CHUNK,
-        description="How many records one transaction lands at most; their rows pass through the memory of the replay's pod.",
+        description="How many records one transaction lands at most; their rows pass through the memory of the replay's pod. A "
+        "file of a folder lands in one transaction, however many it has.",
     )
 
     rules = (

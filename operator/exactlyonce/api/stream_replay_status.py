@@ -68,7 +68,7 @@ class ShownRange(StatusModel):
     """A range that a dry run has found."""
 
     id: str = Field(description="Its id.")
-    records: int = Field(description="How many records it has.")
+    records: int | None = Field(None, description="How many records it has; unset where its positions count none.")
     status: str = Field(description="Its status in the ledger.")
     found: str = Field(description="Whether it can be replayed, and whether the source holds its records.")
 
@@ -85,7 +85,9 @@ class ReplayStatus(StatusModel):
     stream_uid: str | None = Field(None, description="The uid of the stream when the first attempt was recorded.")
     pod_name: str | None = Field(None, description="The pod of the latest attempt; unset until it exists.")
     ranges: Counts | None = Field(None, description="The ranges; unset until they were looked for.")
-    records: Counts | None = Field(None, description="The same, counted in records.")
+    records: Counts | None = Field(
+        None, description="The same, counted in records; unset for a source whose positions count no records."
+    )
     endings: int = Field(0, description="Consecutive attempts that ended without landing anything.")
     held_at_start: int | None = Field(
         None,

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import yaml
 
-from exactlyonce.api.replay import require_replayable
+from exactlyonce.api.replay import Replayed, require_replayable
 from exactlyonce.api.resource import API_VERSION, Stream, parse_stream
 from exactlyonce.api.stream_replay import REPLAY_KIND, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
@@ -69,7 +69,7 @@ def run_cluster_replay(
     """
     found = parse_stream(cluster.stream(namespace, name), f"{namespace}/{name}")
     stream = with_transform(found, asked.transform)
-    require_replayable(stream.spec, stream.stream_id)
+    require_replayable(stream.spec, stream.stream_id, Replayed(asked.kind))
     created = create_replay(cluster, replay_of(stream, asked, datetime.now(UTC)), dry_run=not following.creates)
     if not following.creates:
         document = {key: created[key] for key in ("apiVersion", "kind", "spec")}

@@ -13,6 +13,7 @@ import click
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.local_stream import LocalStream
+from exactlyonce.connectors.specs import ShowsReplaysLater
 from exactlyonce.launch.port import LaunchFailed
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.launch.secrets import SECRETS_FOLDER
@@ -110,9 +111,14 @@ def _ended(child: subprocess.Popen[bytes], home: Path) -> ReplayReport:
         )
 
 
-def tell(report: ReplayReport) -> None:
-    """Print what a replay has done, and what it has not."""
+def tell(report: ReplayReport, sink: object = None) -> None:
+    """Print what a replay has done, and what it has not; `sink` is the spec of what it landed into."""
     click.echo(f"Landed {report.landed} records ({report.rows} rows); {report.failed} failed, {report.lost} are lost.")
+    if report.uncounted:
+        parts = "1 part" if report.uncounted == 1 else f"{report.uncounted} parts"
+        click.echo(f"Of {parts} beside these that failed or are lost, nobody can tell how many records they have.")
+    if report.rows and isinstance(sink, ShowsReplaysLater) and sink.replays_shown is not None:
+        click.echo(sink.replays_shown)
     for sentence in report.told:
         click.echo(one_line(sentence, 1000), err=True)
     if report.problem is not None:

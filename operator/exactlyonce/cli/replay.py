@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from exactlyonce.api.replay import require_replayable
+from exactlyonce.api.replay import Replayed, require_replayable
 from exactlyonce.assembly import source_address
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.backfill import AskedBackfill, ReplayLimits, run_backfill
@@ -170,7 +170,7 @@ def replay(
         )
     state, secrets = options["state"], options["secrets"]
     stream = with_transform(choose_stream(Path(target), options["name"]), transform)
-    require_replayable(stream.spec, stream.stream_id)
+    require_replayable(stream.spec, stream.stream_id, Replayed(kind))
     opened = open_stream(stream, state, secrets, read_only=True)
     if into is not None and backfill is not None:
         source = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))
@@ -206,7 +206,7 @@ def replay(
     if find_spec("pyspark") is None:
         raise ExtraMissing.of("pyspark")  # it is a process of its own: told before anything is begun
     report = run_replay(opened, secrets, ranges, letters, most_records=chunk, records_per_second=limit)
-    tell(report)
+    tell(report, stream.spec.sink.spec)
     sys.exit(0 if all_ready and report.problem is None and not report.told else 1)
 
 

@@ -110,21 +110,24 @@ def show_ranges(stream: Stream, candidates: Sequence[Candidate]) -> None:
     if not candidates:
         click.echo(f"No range of {stream.stream_id} that was asked for is in quarantine.")
         return
-    rows = []
+    rows, source = [], stream.spec.source.spec
+    counts = source.positions_count_records
     for candidate in candidates:
         row = candidate.kept.row
         since = candidate.kept.changed_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
         told = (
-            *(candidate.kept.identifier, row.partition.origin, row.partition.key, row.from_offset, row.until_offset),
-            *(row.offset_count, row.status, since, one_line(candidate.words, 300)),
+            *(candidate.kept.identifier, row.partition.origin, row.partition.key),
+            *(source.position_text(row.from_offset), source.position_text(row.until_offset)),
+            *(row.offset_count if counts else "?", row.status, since, one_line(candidate.words, 300)),
         )
         rows.append(dict(zip(_COLUMNS, told, strict=True)))
     print_table(_COLUMNS, rows, folded="source")
     ready = [candidate for candidate in candidates if candidate.refusal is None]
     records, lost = sum(it.kept.row.offset_count for it in ready), sum(it.lost for it in ready)
     taken = sum(it.kept.row.status is FailureStatus.REPLAYING for it in ready)
+    amount = f"{records - lost} records" if counts else "how many records they have is known once they are read"
     click.echo(
-        f"{len(ready)} of {len(candidates)} ranges can be replayed: {records - lost} records"
+        f"{len(ready)} of {len(candidates)} ranges can be replayed: {amount}"
         + (f", and {lost} that the source no longer holds" if lost else "")
         + (f"; {taken} of them were taken by another replay, which then lands no more of them" if taken else "")
         + "."

@@ -180,6 +180,16 @@ class TakesNoReplays(Protocol):
 
 
 @runtime_checkable
+class ShowsReplaysLater(Protocol):
+    """A sink that takes replays, some readers of which see what one has landed only with the next batch of the stream."""
+
+    @property
+    def replays_shown(self) -> str | None:
+        """A sentence about these readers; None where the resource lets everybody see it at once."""
+        ...
+
+
+@runtime_checkable
 class TakesBackfills(TakesReplays, Protocol):
     """A sink with other tables in the database of the ledger, into which ranges can be backfilled; others take none."""
 

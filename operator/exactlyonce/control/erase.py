@@ -82,8 +82,9 @@ def _not_taken_over(ledger: FailureHistory, view: LedgerView, spec: StreamSpec) 
     if not records:
         return None
     return (
-        f"{records} records were landed by replays, in files whose names begin with replay-, and no batch has landed since "
-        "that would show them to readers of the sink's log. Look for these files there, since nothing is left of their record."
+        f"{records} records were landed by replays, in files whose path has a name that begins with replay-, and no batch has "
+        "landed since that would show them to readers of the sink's log. Look for these files there, since nothing is left of "
+        "their record."
     )
 
 

@@ -155,7 +155,8 @@ def _made(document: Mapping[str, Any], uid: str) -> MadeReplay | None:
     status = replay_status_of(document)
     created = datetime.fromisoformat(metadata["creationTimestamp"])
     ended = (status.ended_at or created) if is_finished(document) else None
-    put_back = 0 if status.records is None else status.records.put_back
+    left = status.records or status.ranges  # of a source whose positions count no records, ranges alone are counted
+    put_back = 0 if left is None else left.put_back
     return MadeReplay(metadata["name"], due, ended, status.started_at or created, put_back)
 
 

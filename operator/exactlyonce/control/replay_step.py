@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
-from exactlyonce.api.replay import ReplayRefused, require_replayable
+from exactlyonce.api.replay import Replayed, ReplayRefused, require_replayable
 from exactlyonce.api.resource import ResourceInvalid, Stream
 from exactlyonce.api.stream_replay import StreamReplay, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
@@ -154,15 +154,15 @@ class Step:
         assert isinstance(sink, TakesReplays), "others are refused"
         return self._ledger(stream).sink(stream.stream_id) not in (None, sink.landing_place)
 
-    def _parsed_stream(self) -> Stream:
+    def _parsed_stream(self, replay: StreamReplay) -> Stream:
         assert self.stream is not None, "a step requires the stream first"
         stream = self.ports.parse(self.stream)
-        require_replayable(stream.spec, stream.stream_id)
+        require_replayable(stream.spec, stream.stream_id, _asked_of(replay))
         return stream
 
     def _begin(self, replay: StreamReplay) -> Next:
         """Choose what is replayed, and record the next attempt where any of it is left."""
-        stream = self._parsed_stream()
+        stream = self._parsed_stream(replay)
         work = self._work(replay, stream)
         status, now = self.resource.status, self.ports.now()
         if replay.spec.dry_run:
@@ -183,7 +183,7 @@ class Step:
 
     def _start(self, replay: StreamReplay, attempt: Epoch) -> Next:
         """Start an attempt that was recorded, and of which nothing or its ConfigMap alone is there."""
-        stream = self._parsed_stream()
+        stream = self._parsed_stream(replay)
         if self._is_ahead(replay, stream):
             return self._defer(NOT_STARTED)
         found = self._work(replay, stream).found()
@@ -274,3 +274,10 @@ def _parsed(document: Mapping[str, Any]) -> StreamReplay:
         return parse_replay(document, "the resource")
     except ResourceInvalid as problem:
         raise ReplayRefused(str(problem)) from problem
+
+
+def _asked_of(replay: StreamReplay) -> Replayed:
+    asked = replay.spec.from_
+    if asked.ranges is not None:
+        return Replayed.RANGES
+    return Replayed.FAILURES if asked.dead_letters is None else Replayed.DEAD_LETTERS

@@ -18,7 +18,7 @@ from exactlyonce.bounded_json import parse_json
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import Overlap
 from exactlyonce.ledger.replay_rules import RangeKey
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, counts_records
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
 
 MOST_NAMED = 100
@@ -54,8 +54,13 @@ class AskedRange:
 
     @property
     def records(self) -> int:
-        """How many positions it has."""
-        return self.until_offset - self.from_offset
+        """How many positions it has; 1 where these count no records, as a row of the ledger has it."""
+        return self.until_offset - self.from_offset if self.counts_records else 1
+
+    @property
+    def counts_records(self) -> bool:
+        """Whether anybody can tell how many records it has."""
+        return counts_records(self.until_offset)
 
     def holds(self, row: FailureRow) -> bool:
         """Whether a row is a part of it."""
@@ -134,13 +139,14 @@ class Tally:
     """What became of the ranges of one replay, in ranges and in records.
 
     A range counts as put back while any record of it is in quarantine, and else as lost if any is. `held` are the ids of what
-    is in quarantine, the earliest MOST_NAMED of them.
+    is in quarantine, the earliest MOST_NAMED of them. Where it `counts_no_records`, `records` counts ranges in the same way.
     """
 
     ranges: Amount
     records: Amount
     kind: Kind = Kind.FAILURES
     held: tuple[str, ...] = ()
+    counts_no_records: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -166,7 +172,20 @@ def tally(asked: Collection[AskedRange], rows: Iterable[FailureRow]) -> Tally:
     for whole, row in _parts(asked, rows):
         found[whole][row.status] += row.offset_count
         keys += [RangeKey.of(row)] if row.status in HELD else []
-    return Tally(*_amounts(found), held=tuple(str(key) for key in sorted(keys)[:MOST_NAMED]))
+    counted = {it: counts if it.counts_records else _whole(counts) for it, counts in found.items()}
+    uncounted = any(not it.counts_records for it in asked)
+    return Tally(
+        *_amounts(counted), held=tuple(str(key) for key in sorted(keys)[:MOST_NAMED]), counts_no_records=uncounted
+    )
+
+
+def _whole(parts: Counter[FailureStatus]) -> Counter[FailureStatus]:
+    """Return the one outcome of a range whose records nobody can count: in quarantine or lost as long as a part of it is."""
+    for statuses in (HELD, NO_EFFECT, (FailureStatus.REPLAYED,)):
+        found = next((status for status in statuses if parts[status]), None)
+        if found is not None:
+            return Counter({found: 1})
+    return Counter()
 
 
 def tally_given(given: Collection[AskedRange], overlaps: Iterable[Overlap]) -> Tally:

@@ -118,7 +118,9 @@ class ReplayReport:
     """What a replay says as its last act, in records; `told` has a sentence for each part that it has not landed.
 
     `problem` is what ended it before it was done; None where nothing did. `ending` is then the code of an Ending of a driver.
-    `left` is how many of the dead letters that it has found it has not landed.
+    `left` is how many of the dead letters that it has found it has not landed. `uncounted` is how many parts failed or are lost
+    of which nobody can tell how many records they have; a report without such parts does not name it, so that a release
+    that does not know the field reads it.
     """
 
     landed: int = 0
@@ -129,22 +131,29 @@ class ReplayReport:
     problem: str | None = None
     ending: str | None = None
     left: int = 0
+    uncounted: int = 0
 
     def render(self, most_bytes: int | None = None) -> str:
         """Return the report as JSON; of at most so many bytes, which takes sentences from the end of `told`.
 
         A Kubernetes termination message holds 4,096 bytes, and JSON writes a character in at most 12 of them.
         """
-        text = json.dumps(asdict(self))
+        text = self._text()
         if most_bytes is None or len(text) <= most_bytes:
             return text
         problem = None if self.problem is None else self.problem[:_SHORT]
         told = tuple(sentence[:_SHORT] for sentence in self.told)
         for count in range(min(len(told), most_bytes // 4), -1, -1):
-            text = json.dumps(asdict(replace(self, told=told[:count], problem=problem)))
+            text = replace(self, told=told[:count], problem=problem)._text()
             if len(text) <= most_bytes:
                 return text
         raise ValueError(f"a report does not fit into {most_bytes} bytes")
+
+    def _text(self) -> str:
+        document = asdict(self)
+        if not self.uncounted:
+            del document["uncounted"]
+        return json.dumps(document)
 
     @classmethod
     def parse(cls, text: str) -> ReplayReport:
@@ -155,7 +164,7 @@ class ReplayReport:
         """
         found = parse_json(text)
         report = cls(**{**found, "told": tuple(found["told"])})
-        numbers = (report.landed, report.rows, report.lost, report.failed, report.left)
+        numbers = (report.landed, report.rows, report.lost, report.failed, report.left, report.uncounted)
         words = (*report.told, *(it for it in (report.problem, report.ending) if it is not None))
         if not all(type(it) is int for it in numbers) or not all(isinstance(it, str) for it in words):
             raise TypeError("it is no report of a replay")

@@ -1,8 +1,9 @@
 """What an attempt of a StreamReplay is on Kubernetes: a ConfigMap and one pod, which has no executors. Performs no I/O.
 
-It is made of what the stream's own driver is made of: its image, account, size, secrets and pod template. It has none of its
-checkpoint, its network and its token for the API server, since Spark runs in this one process. Nor has it the finalizer
-that keeps a driver's record: a replay whose end nobody has seen is simply run again (docs/adr/0044).
+It is made of what the stream's own driver is made of: its image, account, size, secrets and pod template. It has its
+checkpoint only where the source is a folder, and none of its network and its token for the API server, since Spark runs in
+this one process. Nor has it the finalizer that keeps a driver's record: a replay whose end nobody has seen is simply run again
+(docs/adr/0044).
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ def _settings(replay: StreamReplay, uid: str, stream: Stream, attempt: Epoch, de
         stream=launched_as(name),
         owner=OwnerReference(name, uid, REPLAY_KIND),
         spec={key: value for key, value in settings.spec.items() if key != "sparkUi"},
-        claim=None,
+        # The lists that say which files a range of a folder has are beside the generations.
+        claim=settings.claim if stream.spec.source.spec.folder_fields else None,
         ui=False,
     )
 

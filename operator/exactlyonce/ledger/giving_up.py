@@ -37,7 +37,9 @@ class GivenUp:
     message: str
 
     def __str__(self) -> str:
-        return f"Given up by {self.by} at {self.at.astimezone(UTC).isoformat()}: {self.message.rstrip('.')}."
+        told = f"Given up by {self.by} at {self.at.astimezone(UTC).isoformat()}: {self.message.rstrip('.')}."
+        # What is taken back has the error behind these words, so a person's sentence must not hold them.
+        return told.replace(_BEFORE, _BEFORE.replace(":", ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class RangeNotHeld(ExactlyOnceError):
 
 
 class NothingToReplayInto(Refused):
-    """The ledger does not know the stream."""
+    """The ledger does not know the stream, or the table that it lands into is not there yet."""
 
 
 class SinkChanged(Refused):

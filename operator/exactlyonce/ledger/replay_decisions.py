@@ -32,11 +32,13 @@ class NoSuchDecision(Refused):
 class ReplayDecision:
     """What is to be committed of one chunk: the load, in `decided`, and the token of the replay that decided it.
 
-    One load has all rows of the chunk, so that what became of it is told of all its ranges at once.
+    One load has all rows of the chunk, so that what became of it is told of all its ranges at once. `records` is how many the
+    chunk has, which positions alone need not say.
     """
 
     replay: str
     decided: DecidedBatch
+    records: int = 0
 
     def __post_init__(self) -> None:
         """Require one load."""
@@ -85,7 +87,8 @@ class ReplayDecision:
 
     def to_json(self) -> str:
         """Render it; equal ones give equal texts."""
-        return json.dumps({"replay": self.replay, "decided": json.loads(self.decided.to_json())}, sort_keys=True)
+        decided = json.loads(self.decided.to_json())
+        return json.dumps({"replay": self.replay, "decided": decided, "records": self.records}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> ReplayDecision:
@@ -96,7 +99,8 @@ class ReplayDecision:
         """
         found = parse_json(text)
         try:
-            return cls(str(found["replay"]), DecidedBatch.from_json(json.dumps(found["decided"])))
+            decided = DecidedBatch.from_json(json.dumps(found["decided"]))
+            return cls(str(found["replay"]), decided, int(found["records"]))
         except (KeyError, TypeError) as problem:
             raise ValueError("JSON that is no decision of a replay") from problem
 

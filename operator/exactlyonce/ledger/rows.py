@@ -160,6 +160,11 @@ class FailureStatus(StrEnum):
     """The batch never landed, or was quarantined: the stream reads its records again under another number."""
 
 
+def counts_records(until: int) -> bool:
+    """Whether the positions of a range that ends there count records: those that do not are beyond 64 bits."""
+    return until < 1 << 63
+
+
 @dataclass(frozen=True, slots=True)
 class FailureRow:
     """The ranges of one partition that failed in one batch.
@@ -206,7 +211,7 @@ class FailureRow:
     @property
     def offset_count(self) -> int:
         """How many offsets the range spans; 1 where its positions are beyond 64 bits, as those that count no records are."""
-        return self.until_offset - self.from_offset if self.until_offset < 1 << 63 else 1
+        return self.until_offset - self.from_offset if counts_records(self.until_offset) else 1
 
 
 @dataclass(frozen=True, slots=True)

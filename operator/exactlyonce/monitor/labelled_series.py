@@ -30,7 +30,7 @@ REPLAY_RECORDS = Series(
     "exactlyonce_stream_replay_records",
     Kind.GAUGE,
     "Records of the StreamReplay whose turn it is, by outcome: asked (all of them), replayed, put_back (still in quarantine), "
-    "lost.",
+    "lost. Ranges, of a source whose positions count no records.",
     (*OF_STREAM, "outcome"),
 )
 REPLAY_PROGRESSED = Series(

@@ -29,7 +29,7 @@ def view_of(in_turn: list[tuple[str, ReplayStatus, datetime]], *, is_suspended: 
         return None
     running = sum(status.phase is ReplayPhase.RUNNING for _, status, _ in in_turn)
     name, first, created_at = in_turn[0]
-    counts = first.records
+    counts = first.records or first.ranges  # where nobody can count records, ranges are
     records = (
         {}
         if counts is None

@@ -217,7 +217,10 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
         ),
         _ledger(lambda landed: landed.replayed_ranges),
     ),
-    (_gauge("replayed_records", "Offsets in those ranges."), _ledger(lambda landed: landed.replayed_records)),
+    (
+        _gauge("replayed_records", "Offsets in those ranges; 1 for each whose positions count no records."),
+        _ledger(lambda landed: landed.replayed_records),
+    ),
     (
         _gauge(
             "dead_letters_held",

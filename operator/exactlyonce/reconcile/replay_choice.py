@@ -14,6 +14,7 @@ from exactlyonce.errors import Refused
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure, RecordedLetter
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, in_replay_order, why_not
+from exactlyonce.ledger.rows import counts_records
 from exactlyonce.positions.ranges import BatchNumber, Partition
 
 MOST_RANGES = 2000
@@ -113,7 +114,8 @@ class Shown:
     def rendered(self) -> ShownRange:
         """Return it as the status has it."""
         row = self.kept.row
-        return ShownRange(id=self.kept.identifier, records=row.offset_count, status=str(row.status), found=self._told())
+        records = row.offset_count if counts_records(row.until_offset) else None
+        return ShownRange(id=self.kept.identifier, records=records, status=str(row.status), found=self._told())
 
     def _told(self) -> str:
         match self.finding:
@@ -136,10 +138,13 @@ def told_of(shown: Sequence[Shown]) -> str:
     ready = [it for it in shown if it.can_be_replayed]
     records, lost = sum(it.kept.row.offset_count for it in ready), sum(it.lost for it in ready)
     gone = f", and {lost} that the source no longer holds" if lost else ""
+    amount = f"{records - lost} records{gone}"
+    if any(not counts_records(it.kept.row.until_offset) for it in ready):
+        amount = "how many records they have is known once they are read"
     unseen = sum(it.words == NOT_LOOKED_AT for it in shown)
     rest = f" {unseen} of the others were not looked at within a minute." if unseen else ""
     return (
-        f"{len(ready)} of {len(shown)} ranges can be replayed: {records - lost} records{gone}.{rest} Nothing was changed; "
+        f"{len(ready)} of {len(shown)} ranges can be replayed: {amount}.{rest} Nothing was changed; "
         "create a StreamReplay without dryRun to replay them."
     )
 

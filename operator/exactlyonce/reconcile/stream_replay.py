@@ -99,7 +99,8 @@ def counted_while_running(status: ReplayStatus, counted: Tally, now: datetime) -
 
 
 def _counted(status: ReplayStatus, counted: Tally, now: datetime) -> ReplayStatus:
-    before = 0 if status.records is None else status.records.replayed
+    known = status.ranges if counted.counts_no_records else status.records
+    before = 0 if known is None else known.replayed
     moves = counted.records.replayed > before
     changes = {"progressed_at": now.replace(microsecond=0)} if moves else {}
     return status.model_copy(update={**_counts(counted), **changes})
@@ -107,8 +108,10 @@ def _counted(status: ReplayStatus, counted: Tally, now: datetime) -> ReplayStatu
 
 def running_words(status: ReplayStatus) -> str:
     """Return what the message says while an attempt runs."""
-    records, ranges = status.records or Counts(), status.ranges or Counts()
-    if records.put_back == 0:
+    records, ranges = status.records, status.ranges or Counts()
+    if records is None and ranges.put_back:
+        return f"{_ranges(ranges.put_back)} {'is' if ranges.put_back == 1 else 'are'} being replayed."
+    if records is None or records.put_back == 0:
         return "What was asked for is being looked for and replayed."
     are = "is" if records.put_back == 1 else "are"
     return f"{_records(records.put_back)} of {_ranges(ranges.put_back)} {are} being replayed."
@@ -203,11 +206,13 @@ def outcome(counted: Tally) -> str:
     )
     named = f" In quarantine: {', '.join(counted.held)}." if counted.held else ""
     have = "has" if amount.replayed == 1 else "have"
-    return f"{amount.replayed} of {_records(amount.asked)} {have} landed{rest}.{named}{more}"
+    asked = _ranges(amount.asked) if counted.counts_no_records else _records(amount.asked)
+    return f"{amount.replayed} of {asked} {have} landed{rest}.{named}{more}"
 
 
-def _counts(counted: Tally) -> dict[str, Counts]:
-    return {"ranges": _of(counted.ranges), "records": _of(counted.records)}
+def _counts(counted: Tally) -> dict[str, Counts | None]:
+    records = None if counted.counts_no_records else _of(counted.records)
+    return {"ranges": _of(counted.ranges), "records": records}
 
 
 def _of(amount: Amount) -> Counts:

@@ -16,6 +16,7 @@ from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.metrics import NotLanded
+from exactlyonce_spark.replay_parts import RangeDivider
 from exactlyonce_spark.target import ManifestTarget, ReplayTarget, Target, TaskRange, TwoPhaseTarget
 
 
@@ -142,6 +143,19 @@ class LetterSource(Protocol):
 
     def letters(self, session: Any, letters: Sequence[RecordedLetter]) -> Any:
         """Return a DataFrame with a record for each letter, as `SourceReader.batch` would, of the bytes that were kept."""
+        ...
+
+
+@runtime_checkable
+class DividesRanges(Protocol):
+    """A `SourceReader` of a source whose positions count no records, which tells a replay where a part of a range may end."""
+
+    def divider(self, session: Any) -> RangeDivider:
+        """Return what divides ranges; nothing is asked yet.
+
+        Raises:
+            SecretMissing: if the secret with the login is not there.
+        """
         ...
 
 

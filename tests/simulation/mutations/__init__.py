@@ -17,6 +17,7 @@ from tests.simulation.mutations import (
     give_ups,
     keeping,
     kinesis,
+    kinesis_replays,
     landings,
     letters,
     manifest_logs,
@@ -25,6 +26,7 @@ from tests.simulation.mutations import (
     quarantines,
     replayed_files,
     replayed_loads,
+    replayed_tables,
     replays,
     resets,
     shared_labels,
@@ -128,6 +130,10 @@ MUTATIONS: dict[str, Mutation] = {
         replayed_loads.a_forgotten_load_of_a_replay_counts_as_aborted,
         replayed_loads.a_forgotten_load_of_a_replay_counts_as_landed,
         replayed_loads.an_aborted_load_of_a_replay_has_landed,
+        replayed_tables.a_batch_is_committed_without_what_it_took_over,
+        replayed_tables.what_a_batch_took_over_is_committed_in_a_version_of_its_own,
+        replayed_tables.what_a_batch_takes_over_is_taken_before_the_batch_lands,
+        replayed_tables.what_waits_is_committed_by_whoever_starts,
         object_log.objects_created_without_a_condition,
         object_log.names_pruned_before_two_snapshots,
         object_log.a_fold_misses_the_tail,
@@ -208,6 +214,7 @@ MUTATIONS: dict[str, Mutation] = {
         folders.files_are_removed_once_they_are_planned,
         folders.what_was_planned_and_is_gone_is_not_told,
         folders.whoever_removes_what_has_landed_misses_nothing,
+        kinesis_replays.a_range_is_lost_as_a_whole_once_its_beginning_has_expired,
     )
 }
 """Each of these loses or doubles a record, leaves the stream stuck, or costs an attempt that nothing explains."""
@@ -256,6 +263,10 @@ OF_REPLAYED_LOADS = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_loads.__name__
 )
 """What only a world can notice in which replays land in a sink of two phases."""
+OF_REPLAYED_TABLES = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_tables.__name__
+)
+"""Those that only a world of replays into a table with a log can show."""
 
 OF_GIVE_UPS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == give_ups.__name__)
 """What only a world can notice in which people give up what is in quarantine."""
@@ -268,6 +279,11 @@ OF_LETTERS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.
 
 OF_KINESIS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis.__name__)
 """What only a world whose source is a Kinesis stream can notice."""
+
+OF_KINESIS_REPLAYS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == kinesis_replays.__name__
+)
+"""What only a world can notice in which a Kinesis stream's quarantine is replayed."""
 
 OF_FOLDERS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == folders.__name__)
 """What only a world whose source is a folder can notice."""

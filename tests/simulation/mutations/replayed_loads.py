@@ -9,7 +9,6 @@ from unittest import mock
 
 from exactlyonce.ledger import replay, replay_decisions
 from exactlyonce_spark import load_outcome, replay_loads
-from exactlyonce_spark import replay as run
 from exactlyonce_spark.target import LoadState
 from tests.simulation.loads_replay_world import StoreReplayTarget
 
@@ -42,7 +41,7 @@ def what_a_replay_has_decided_is_taken_by_the_next() -> Iterator[None]:
     """Replays into loads: the next replay takes ranges that an earlier one has decided, and finishes nothing first."""
     with (
         mock.patch.object(replay, "why_decided", lambda _: ()),
-        mock.patch.object(run.Replay, "_not_finished", lambda _, wanted: wanted),
+        mock.patch.object(replay_loads.LoadsOfReplay, "not_finished", lambda _, wanted, outcome: wanted),
     ):
         yield
 

@@ -13,7 +13,16 @@ from exactlyonce.connectors.manifest_sink import ManifestSink
 from exactlyonce.connectors.s3_sink_rules import s3_sink_rules
 from exactlyonce.schema.constraints import Rule, Unique
 from exactlyonce.schema.model import SecretRef
-from exactlyonce.schema.places import Described, PathStyle, S3Endpoint, S3Place, S3Region, only_on_s3, place_on_s3
+from exactlyonce.schema.places import (
+    Described,
+    PathStyle,
+    S3Endpoint,
+    S3Place,
+    S3Region,
+    only_on_s3,
+    place_on_s3,
+    plain_path,
+)
 
 
 class SchemaEvolution(StrEnum):
@@ -96,6 +105,21 @@ class DeltaSink(ManifestSink):
     def place_on_s3(self) -> S3Place | None:
         """The folder, where it is in a bucket."""
         return place_on_s3(self.location, self)
+
+    @property
+    def replay_refusal(self) -> None:
+        """Nothing forbids it: a table has no order of rows, and those in it are never changed."""
+        return
+
+    @property
+    def replays_shown(self) -> str:
+        """The next batch commits it."""
+        return "Readers of the table see these rows with the next batch that lands."
+
+    @property
+    def landing_place(self) -> str:
+        """The folder."""
+        return f"Delta table {plain_path(self.location).rstrip('/')}"
 
     @property
     def as_files(self) -> FilesSink:

@@ -27,10 +27,15 @@ def _parsed(name: str, text: str) -> Manifest:
     try:
         return Manifest.from_json(BatchNumber(0), text)
     except ManifestUnreadable as problem:
-        raise ManifestUnreadable(
-            f"The ledger's record of the files that the replay {name} has landed cannot be read by this release: use the "
-            "release that wrote it, or restore the record from a backup."
-        ) from problem
+        raise unreadable(name) from problem
+
+
+def unreadable(name: str) -> ManifestUnreadable:
+    """Return what is said of a record that this release cannot read."""
+    return ManifestUnreadable(
+        f"The ledger's record of the files that the replay {name} has landed cannot be read by this release: use the "
+        "release that wrote it, or restore the record from a backup."
+    )
 
 
 def with_replayed(manifest: Manifest, taken: Sequence[Manifest]) -> Manifest:

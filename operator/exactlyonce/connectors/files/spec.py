@@ -149,6 +149,15 @@ class FilesSink(ManifestSink):
         return
 
     @property
+    def replays_shown(self) -> str | None:
+        """Spark's log has entries of batches alone."""
+        if self.manifest != ManifestKind.SPARK_METADATA:
+            return None
+        return (
+            "`exactlyonce files` lists these rows; readers of _spark_metadata see them with the next batch that lands."
+        )
+
+    @property
     def landing_place(self) -> str:
         """The folder."""
         return f"files {self.folder}"

@@ -13,7 +13,7 @@ from exactlyonce.connectors.manifest_sink import ManifestSink
 from exactlyonce.connectors.s3_sink_rules import s3_sink_rules
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import Model, SecretRef
-from exactlyonce.schema.places import PathStyle, S3Endpoint, S3Place, S3Region, only_on_s3, place_on_s3
+from exactlyonce.schema.places import PathStyle, S3Endpoint, S3Place, S3Region, only_on_s3, place_on_s3, plain_path
 
 DATA = "data"
 """The folder below the table's in which Iceberg's writers put data files."""
@@ -107,6 +107,21 @@ class IcebergSink(ManifestSink):
     def place_on_s3(self) -> S3Place | None:
         """The folder, where it is in a bucket."""
         return place_on_s3(self.location, self)
+
+    @property
+    def replay_refusal(self) -> None:
+        """Nothing forbids it: a table has no order of rows, and those in it are never changed."""
+        return
+
+    @property
+    def replays_shown(self) -> str:
+        """The next batch commits it."""
+        return "Readers of the table see these rows with the next batch that lands."
+
+    @property
+    def landing_place(self) -> str:
+        """The table by its name in the catalog and its folder."""
+        return f"Iceberg table {self.table} in {plain_path(self.location).rstrip('/')}"
 
     @property
     def as_files(self) -> FilesSink:

@@ -23,14 +23,18 @@ from exactlyonce.positions.ranges import BatchNumber
 MOST_BYTES = 32 << 20
 """Ten thousand ranges with 1,000 characters of each error have a half of that."""
 PARTS = """
-select f.batch, f.topic, f.partition, left(to_jsonb(f) ->> 'partition_name', 2200), min(f.from_offset),
-    min(f.from_offset) + sum(f.until_offset - f.from_offset), f.status
-from unnest(%(batches)s::bigint[], %(topics)s::text[], %(numbers)s::integer[], %(firsts)s::bigint[], %(untils)s::bigint[])
+select f.batch, f.topic, f.partition, left(to_jsonb(f) ->> 'partition_name', 2200), min(part.first),
+    min(part.first) + sum(part.until - part.first), f.status
+from unnest(%(batches)s::bigint[], %(topics)s::text[], %(numbers)s::integer[], %(firsts)s::numeric[], %(untils)s::numeric[])
     as span(batch, topic, partition, first, until)
 join {schema}.failures f on f.stream_id = %(stream)s and f.batch = span.batch and f.topic = span.topic
-    and f.partition = span.partition and f.from_offset >= span.first and f.from_offset < span.until
-where f.status = any(%(statuses)s)
-group by f.batch, f.topic, f.partition, 4, span.first, f.status, case when f.status = any(%(held)s) then f.from_offset end
+    and f.partition = span.partition
+cross join lateral (
+    select coalesce((to_jsonb(f) ->> 'from_position')::numeric, f.from_offset) as first,
+        coalesce((to_jsonb(f) ->> 'until_position')::numeric, f.until_offset) as until
+) part
+where f.status = any(%(statuses)s) and part.first >= span.first and part.first < span.until
+group by f.batch, f.topic, f.partition, 4, span.first, f.status, case when f.status = any(%(held)s) then part.first end
 order by f.status = any(%(held)s), f.batch, f.topic, f.partition, 5 limit %(most)s
 """
 

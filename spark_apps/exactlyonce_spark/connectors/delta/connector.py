@@ -16,8 +16,10 @@ from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce_spark.connectors.delta.fit import require_holdable
 from exactlyonce_spark.connectors.delta.library_storage import library_uri, require_no_certificate
-from exactlyonce_spark.connectors.delta.prepared import PreparedTable
-from exactlyonce_spark.connectors.delta.target import DeltaTarget, Wanted
+from exactlyonce_spark.connectors.delta.prepared import PreparedTable, TableOfStream
+from exactlyonce_spark.connectors.delta.replaying import PreparedTableOfReplay, prepare_table_replay
+from exactlyonce_spark.connectors.delta.table import Wanted
+from exactlyonce_spark.connectors.delta.target import DeltaTarget
 
 if TYPE_CHECKING:
     from exactlyonce_spark.connectors.delta.table_log import DeltaLog
@@ -31,7 +33,7 @@ _PATIENCE = {"connect_timeout": "5s", "timeout": "30s", "max_retries": "4", "ret
 
 
 @dataclass
-class PreparedDelta(PreparedTable):
+class DeltaTableOfStream(TableOfStream):
     """The table of a `sink.delta`."""
 
     sink: DeltaSink
@@ -54,7 +56,7 @@ class PreparedDelta(PreparedTable):
         from exactlyonce_spark.connectors.delta.table_log import DeltaLog
 
         location = self.sink.location
-        return DeltaLog(location, library_uri(location), self.options, self.folder, self.permit.stream_id, self.author)
+        return DeltaLog(location, library_uri(location), self.options, self.folder, self.stream_id, self.author)
 
 
 class DeltaConnector:
@@ -62,13 +64,24 @@ class DeltaConnector:
 
     def prepare(
         self, spec: StreamSpec, secrets: Secrets, ledger: Ledger, permit: Permit, stream: StreamRow
-    ) -> PreparedDelta:
+    ) -> PreparedTable:
         """Return the table; nothing is written before the columns are known."""
-        sink = spec.sink.spec
-        assert isinstance(sink, DeltaSink), "the registry gives each connector its own spec"
-        secret = secrets(sink.secret_ref)
-        folder = open_folder(sink.place_on_s3 or sink.location, secret)
-        return PreparedDelta(folder, ledger, permit, Author.of(stream), sink, storage_options(sink, secret))
+        table = _table(spec, secrets, permit.stream_id, Author.of(stream))
+        return PreparedTable(table, ledger, permit)
+
+    def prepare_replay(
+        self, spec: StreamSpec, ledger: Ledger, stream_id: str, secrets: Secrets
+    ) -> PreparedTableOfReplay:
+        """Return the table; nothing is written before the columns are known."""
+        return prepare_table_replay(ledger, stream_id, lambda author: _table(spec, secrets, stream_id, author))
+
+
+def _table(spec: StreamSpec, secrets: Secrets, stream_id: str, author: Author) -> DeltaTableOfStream:
+    sink = spec.sink.spec
+    assert isinstance(sink, DeltaSink), "the registry gives each connector its own spec"
+    secret = secrets(sink.secret_ref)
+    folder = open_folder(sink.place_on_s3 or sink.location, secret)
+    return DeltaTableOfStream(folder, stream_id, author, sink, storage_options(sink, secret))
 
 
 def storage_options(sink: DeltaSink, secret: Mapping[str, str]) -> dict[str, str]:

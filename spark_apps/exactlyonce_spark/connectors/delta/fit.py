@@ -81,8 +81,8 @@ def lacking(
     return new
 
 
-def require_files_fit(seen: TableSeen, facts: Mapping[str, FileFacts], batch: int, where: str) -> None:
-    """Require that the table still has the columns of files that were written for it.
+def require_files_fit(seen: TableSeen, facts: Mapping[str, FileFacts], whose: str, where: str) -> None:
+    """Require that the table still has the columns of files that were written for it; `whose` says which landing's.
 
     Raises:
         TableUnfit: naming the columns.
@@ -95,7 +95,7 @@ def require_files_fit(seen: TableSeen, facts: Mapping[str, FileFacts], batch: in
     }
     if unfit:
         raise TableUnfit(
-            f"Somebody has changed the columns of the table at {where} ({', '.join(sorted(unfit))}) since batch {batch} "
+            f"Somebody has changed the columns of the table at {where} ({', '.join(sorted(unfit))}) since {whose} "
             "landed, so its rows do not fit any more. Change them back, and the stream continues with them."
         )
 
@@ -106,7 +106,7 @@ def partition_of(file: DataFile) -> dict[str, str | None]:
     return {unquote(name): None if value == _NULL else unquote(value) for name, _, value in folders}
 
 
-def require_partitioned_so(seen: TableSeen, files: Sequence[DataFile], batch: int, where: str) -> None:
+def require_partitioned_so(seen: TableSeen, files: Sequence[DataFile], whose: str, where: str) -> None:
     """Require that the table still is partitioned as files are: it would read NULL in every other partition column.
 
     Raises:
@@ -115,8 +115,8 @@ def require_partitioned_so(seen: TableSeen, files: Sequence[DataFile], batch: in
     other = {names for file in files if (names := tuple(partition_of(file))) != seen.partition_by}
     if other:
         raise TableUnfit(
-            f"Somebody has changed the partition columns of the table at {where} to {_listed(seen.partition_by)}, and batch "
-            f"{batch}, which has landed, is partitioned by {_listed(min(other))}. Change them back, and the stream continues "
+            f"Somebody has changed the partition columns of the table at {where} to {_listed(seen.partition_by)}, and "
+            f"{whose}, which has landed, is partitioned by {_listed(min(other))}. Change them back, and the stream continues "
             "with its rows."
         )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exactlyonce.connectors.files.manifest import Author
-from exactlyonce_spark.connectors.delta.manifest import TableManifest
+from exactlyonce_spark.connectors.delta.manifest import TableManifest, is_of_replay
 from exactlyonce_spark.target import RecordsOfBatch
 
 MOST_CHARACTERS = 2000
@@ -39,5 +39,10 @@ def notes_on_records(records: RecordsOfBatch | None) -> dict[str, str]:
 
 
 def notes_on_commit(stream: str, author: Author, manifest: TableManifest) -> Mapping[str, Any]:
-    """Return all that is said of a batch: `epoch` is of the driver that commits it, perhaps not the one that landed it."""
-    return {"stream": stream, "life": manifest.life, "epoch": author.epoch, "batch": manifest.batch, **manifest.told}
+    """Return all that is said of a batch: `epoch` is of the driver that commits it, perhaps not the one that landed it.
+
+    `replayed` is how many of its rows are of replays, whose records are of earlier batches.
+    """
+    said = {"stream": stream, "life": manifest.life, "epoch": author.epoch, "batch": manifest.batch, **manifest.told}
+    replayed = sum(file.rows or 0 for file in manifest.manifest.files if is_of_replay(file))
+    return {**said, "replayed": replayed} if replayed else said

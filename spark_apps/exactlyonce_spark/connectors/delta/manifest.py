@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from exactlyonce.connectors.files.manifest import Manifest, ManifestUnreadable
+from exactlyonce.connectors.files import manifest as of_files
+from exactlyonce.connectors.files.manifest import DataFile, Manifest, ManifestUnreadable
+from exactlyonce.connectors.files.replayed import unreadable, with_replayed
 from exactlyonce.positions.ranges import BatchNumber
 
 REGISTERED = 0
@@ -38,6 +40,10 @@ class TableManifest:
         """The version of the stream's transaction that commits the batch; batches count from 0 and so does `REGISTERED`."""
         return self.manifest.batch + 1
 
+    def with_replayed(self, taken: Sequence[TableManifest]) -> TableManifest:
+        """Return the manifest of a batch that takes over what replays have landed; it is committed in the life of the batch."""
+        return replace(self, manifest=with_replayed(self.manifest, [it.manifest for it in taken]))
+
     def to_json(self) -> str:
         """Render it; equal manifests give equal texts."""
         document = {"table": self.table, "life": self.life, "manifest": json.loads(self.manifest.to_json())}
@@ -61,3 +67,24 @@ class TableManifest:
                 raise ManifestUnreadable(
                     f"The committable of batch {batch} in the ledger names no files of a table; restore it from a backup."
                 )
+
+
+def replayed_tables(texts: Mapping[str, str]) -> tuple[TableManifest, ...]:
+    """Return what replays have landed and no batch has taken over; as the number of their batch they have 0.
+
+    Raises:
+        ManifestUnreadable: naming the one that another release wrote, or that was changed.
+    """
+    return tuple(_of_replay(name, text) for name, text in texts.items())
+
+
+def _of_replay(name: str, text: str) -> TableManifest:
+    try:
+        return TableManifest.from_json(BatchNumber(0), text)
+    except ManifestUnreadable as problem:
+        raise unreadable(name) from problem
+
+
+def is_of_replay(file: DataFile) -> bool:
+    """Whether a replay wrote a file: files of tables stay in the folder of their attempt."""
+    return of_files.is_of_replay(file.path.partition("/")[0])

@@ -1,4 +1,4 @@
-"""A table with a log as the driver prepares it: columns as they are yielded, and a target that has all that has landed."""
+"""A table with a log as a driver or a replay prepares it: columns as they are yielded, and a target over what has landed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from exactlyonce_spark.manifest_landing import recover_manifests
 
 
 @dataclass
-class PreparedTable(ABC):
-    """A `PreparedSink`: the table, which is looked at once the columns are known and before the first batch."""
+class TableOfStream(ABC):
+    """The table of one stream, which is looked at once the columns are known."""
 
     folder: OutputStore
-    ledger: Ledger
-    permit: Permit
+    stream_id: str
     author: Author
     columns: dict[str, Type] = field(default_factory=dict, init=False)
     """Those that the query yields, once `fit` was called."""
@@ -36,12 +35,6 @@ class PreparedTable(ABC):
         self.require_holdable()
         return fitted
 
-    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[TableTarget, NoTasks]:
-        """Return the table, which has all that has landed."""
-        target = self.opened()
-        recover_manifests(self.ledger, self.permit, target)
-        return target, NoTasks(self.permit.stream_id)
-
     @abstractmethod
     def require_holdable(self) -> None:
         """Require that such a table can have these columns.
@@ -53,3 +46,24 @@ class PreparedTable(ABC):
     @abstractmethod
     def opened(self) -> TableTarget:
         """Return the table, of which nothing was looked at yet."""
+
+
+@dataclass(frozen=True)
+class PreparedTable:
+    """A `PreparedSink`: the table, for a driver."""
+
+    table: TableOfStream
+    ledger: Ledger
+    permit: Permit
+
+    def fit(
+        self, yielded: Sequence[YieldedColumn], positions: Mapping[str, PositionPart], *, deletes: bool
+    ) -> tuple[FittedColumn, ...]:
+        """Return the columns, which are handed over as they are."""
+        return self.table.fit(yielded, positions, deletes=deletes)
+
+    def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[TableTarget, NoTasks]:
+        """Return the table, which has all that has landed."""
+        target = self.table.opened()
+        recover_manifests(self.ledger, self.permit, target)
+        return target, NoTasks(self.permit.stream_id)

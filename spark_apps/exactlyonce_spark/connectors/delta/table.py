@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import DataFile
 from exactlyonce.errors import LandedGone, Refused
@@ -54,6 +55,18 @@ class RowsGone(LandedGone):
 
 class LedgerBehindTable(Refused):
     """The table has a batch of this stream that the ledger does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a stream asks of its table."""
+
+    where: str
+    columns: Mapping[str, Type]
+    partition_by: tuple[str, ...]
+    evolution: SchemaEvolution = SchemaEvolution.REFUSE
+    accepted_restore: int | None = None
+    words: Words = DELTA
 
 
 @dataclass(frozen=True, slots=True)

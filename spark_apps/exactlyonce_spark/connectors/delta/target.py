@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from exactlyonce.connectors.delta.spec import SchemaEvolution
-from exactlyonce.connectors.files.columns import Type, digest
-from exactlyonce.connectors.files.manifest import Author, Manifest, Write
+from exactlyonce.connectors.files.columns import digest
+from exactlyonce.connectors.files.manifest import Author, Manifest, ReplayWrite, Write
 from exactlyonce.errors import Unreachable
+from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.delta.fit import (
     lacking,
@@ -22,10 +23,10 @@ from exactlyonce_spark.connectors.delta.fit import (
     require_holdable,
     require_partitioned_so,
 )
+from exactlyonce_spark.connectors.delta.gone import require_files_of_batch, require_replayed_files, require_same_table
 from exactlyonce_spark.connectors.delta.history_notes import notes_on_records
-from exactlyonce_spark.connectors.delta.manifest import REGISTERED, TableManifest
+from exactlyonce_spark.connectors.delta.manifest import REGISTERED, TableManifest, replayed_tables
 from exactlyonce_spark.connectors.delta.table import (
-    DELTA,
     DeltaTableLog,
     FileFacts,
     RowsGone,
@@ -33,7 +34,7 @@ from exactlyonce_spark.connectors.delta.table import (
     TableOfAnother,
     TableSeen,
     TableUnfit,
-    Words,
+    Wanted,
     require_not_restored,
     unpublished,
 )
@@ -41,6 +42,7 @@ from exactlyonce_spark.connectors.files.target import FileWriter
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.target import ManifestTarget, Prepared, RecordsOfBatch
 
+OF_REPLAY = "the chunk of a replay"
 TRIES = 20
 """How often a commit is tried while others change what it depends on; appends of others do not."""
 
@@ -49,21 +51,10 @@ class TableBusy(Unreachable):
     """Others have changed the table in each try; the next driver tries again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a stream asks of its table."""
-
-    where: str
-    columns: Mapping[str, Type]
-    partition_by: tuple[str, ...]
-    evolution: SchemaEvolution = SchemaEvolution.REFUSE
-    accepted_restore: int | None = None
-    words: Words = DELTA
-
-
 class TableTarget(ManifestTarget):
     """The table of one stream, for one driver. Nothing is written before `recover`."""
 
+    takes_replays = True
     tells_records = True
 
     def __init__(self, log: TableLog, writer: FileWriter, author: Author, wanted: Wanted) -> None:
@@ -78,27 +69,22 @@ class TableTarget(ManifestTarget):
 
     def prepare(self, batch: BatchNumber, rows: object) -> Prepared:
         """Write the rows of a batch into files of this attempt alone, which the table's log does not name."""
-        written = self._writer.write(Write.draw(self._author, batch), rows)
-        manifest = Manifest(batch, written.rows, written.files, digest(self._wanted.columns))
-        return Prepared(TableManifest(self._table, self._author.life, manifest).to_json(), manifest.rows)
+        written = self.written(Write.draw(self._author, batch), rows)
+        return Prepared(written.to_json(), written.manifest.rows)
+
+    def written(self, write: Write | ReplayWrite, rows: object) -> TableManifest:
+        """Write the rows of an attempt, be it a driver's or a replay's."""
+        written = self._writer.write(write, rows)
+        manifest = Manifest(write.batch, written.rows, written.files, digest(self._wanted.columns))
+        return TableManifest(self._table, self._author.life, manifest)
 
     def recover(
         self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None, records: RecordsOfBatch | None = None
     ) -> None:
         """Hold the table to the ledger, commit what an earlier driver landed and did not commit, fit the columns."""
         self._require_holdable()
-        manifests = [TableManifest.from_json(batch, text) for batch, text in sorted(committables.items())]
-        with_files = [manifest for manifest in manifests if manifest.manifest.files]
-        life = with_files[-1].life if with_files else self._author.life
-        seen = self._seen_or_created(life, with_files)
-        of_life = [it for it in with_files if it.life == life]
-        missing, number = unpublished(seen, of_life, self._wanted.where, self._wanted.words)
-        self._table, self._number = seen.id, number
-        shown = with_files if missing is None else with_files[:-1]
-        self._shown = shown[-1].life if shown else None
-        self._require_not_restored()
-        if with_files:
-            self._writer.learn(with_files[-1].manifest)
+        manifests, with_files, life = self._landed(committables)
+        missing = self._held_to(with_files, life, self._seen_or_created(life, with_files))
         if missing is not None:
             self._commit(replace(missing, told=notes_on_records(records)) if missing is manifests[-1] else missing)
         if life != self._author.life:
@@ -107,6 +93,73 @@ class TableTarget(ManifestTarget):
         if self._number is None:
             self._register()
         self._fit_columns()
+
+    def require_replayable(self, committables: Mapping[BatchNumber, str]) -> None:
+        """Hold the table to the ledger for a replay, which writes files for it as it is and changes nothing of it.
+
+        Raises:
+            Refused: if a driver would be refused, or the replay's columns are not the table's.
+        """
+        self._require_holdable()
+        _, with_files, life = self._landed(committables)
+        if not with_files and self._log.view(life) is None:
+            raise NothingToReplayInto(
+                f"There is no table at {self._wanted.where} yet; start the stream, which creates it."
+            )
+        self._held_to(with_files, life, self._seen(life))
+        seen = self._seen(self._author.life)
+        new = lacking(
+            seen, self._wanted.columns, self._wanted.partition_by, self._wanted.where, self._wanted.words.sink
+        )
+        if new:
+            raise TableUnfit(
+                f"The replay yields {', '.join(new)}, which the table at {self._wanted.where} lacks, and a replay adds no "
+                "column. Leave it out of its transform; or add it to the table, or to the stream's transform with "
+                f"{self._wanted.words.sink}.schemaEvolution: AddColumns, and replay once the stream has been started with it."
+            )
+
+    def require_replayed(self, replayed: Mapping[str, str]) -> None:
+        """Hold what replays have landed, and no batch has taken over, to the table as it is now."""
+        if replayed:
+            self._require_committable(replayed_tables(replayed))
+
+    def with_replayed(self, batch: BatchNumber, committable: str, replayed: Mapping[str, str]) -> str:
+        """Return the manifest of a batch with the files of replays, which its commit will add to the table.
+
+        They are looked at in the transaction that takes them over: behind it the batch could not do without them.
+        """
+        taken = replayed_tables(replayed)
+        self._require_committable(taken)
+        return TableManifest.from_json(batch, committable).with_replayed(taken).to_json()
+
+    def _require_committable(self, replayed: Sequence[TableManifest]) -> None:
+        """Require that files of replays are there, and that the table reads in them what was written to them."""
+        seen = self._seen(self._author.life)
+        same_table = seen.id == self._table
+        require_same_table([it for it in replayed if not same_table or it.table != seen.id], self._wanted)
+        files = [file for it in replayed for file in it.manifest.files]
+        facts = self._log.facts(files)
+        require_replayed_files(files, facts, self._wanted)
+        self._require_files_fit(seen, facts, OF_REPLAY)
+        require_partitioned_so(seen, files, OF_REPLAY, self._wanted.where)
+
+    def _landed(self, committables: Mapping[BatchNumber, str]) -> tuple[list[TableManifest], list[TableManifest], str]:
+        """Return all batches, those with files, and the life in which the latest of these has landed."""
+        manifests = [TableManifest.from_json(batch, text) for batch, text in sorted(committables.items())]
+        with_files = [manifest for manifest in manifests if manifest.manifest.files]
+        return manifests, with_files, with_files[-1].life if with_files else self._author.life
+
+    def _held_to(self, with_files: Sequence[TableManifest], life: str, seen: TableSeen) -> TableManifest | None:
+        """Compare the table with the ledger, learn what it has, and return the batch that it lacks."""
+        of_life = [it for it in with_files if it.life == life]
+        missing, self._number = unpublished(seen, of_life, self._wanted.where, self._wanted.words)
+        self._table = seen.id
+        shown = with_files if missing is None else with_files[:-1]
+        self._shown = shown[-1].life if shown else None
+        self._require_not_restored()
+        if with_files:
+            self._writer.learn(with_files[-1].manifest)
+        return missing
 
     def publish(self, batch: BatchNumber, committable: str, records: RecordsOfBatch | None = None) -> None:
         """Commit a batch that has landed."""
@@ -161,16 +214,10 @@ class TableTarget(ManifestTarget):
                 raise self._unwritable(seen.unwritable)
             self._require_not_restored()
             facts = self._log.facts(manifest.manifest.files)
-            gone = [file.path for file in manifest.manifest.files if file.path not in facts]
-            if gone:
-                raise RowsGone(
-                    f"Files of batch {manifest.batch}, which has landed, are missing from {self._wanted.where} or have another "
-                    f"size ({', '.join(gone[:3])}{', …' if len(gone) > 3 else ''}): somebody deleted them before the table's "
-                    f"log named them, such as {self._wanted.words.cleanup}. Restore them, and the stream continues with them.",
-                    [manifest.batch],
-                )
-            self._require_files_fit(seen, facts, manifest)
-            require_partitioned_so(seen, manifest.manifest.files, manifest.batch, self._wanted.where)
+            require_files_of_batch(manifest, facts, self._wanted)
+            whose = f"batch {manifest.batch}"
+            self._require_files_fit(seen, facts, whose)
+            require_partitioned_so(seen, manifest.manifest.files, whose, self._wanted.where)
             reached("table.before-commit", manifest.batch)
             if self._log.commit(manifest, facts):
                 reached("table.committed", manifest.batch)
@@ -183,8 +230,11 @@ class TableTarget(ManifestTarget):
         """Require that such a table can have these columns."""
 
     @abstractmethod
-    def _require_files_fit(self, seen: TableSeen, facts: Mapping[str, FileFacts], manifest: TableManifest) -> None:
-        """Require that readers of the table find in files that are to be committed what was written to them."""
+    def _require_files_fit(self, seen: TableSeen, facts: Mapping[str, FileFacts], whose: str) -> None:
+        """Require that readers of the table find in files that are to be committed what was written to them.
+
+        `whose` says which landing's they are, for a sentence.
+        """
 
     @abstractmethod
     def _require_not_restored(self) -> None:
@@ -239,8 +289,8 @@ class DeltaTarget(TableTarget):
     def _require_holdable(self) -> None:
         require_holdable(self._wanted.columns, self._wanted.partition_by)
 
-    def _require_files_fit(self, seen: TableSeen, facts: Mapping[str, FileFacts], manifest: TableManifest) -> None:
-        require_files_fit(seen, facts, manifest.batch, self._wanted.where)
+    def _require_files_fit(self, seen: TableSeen, facts: Mapping[str, FileFacts], whose: str) -> None:
+        require_files_fit(seen, facts, whose, self._wanted.where)
 
     def _require_not_restored(self) -> None:
         if self._shown is not None:

@@ -13,6 +13,7 @@ from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
 from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.files.dividing import FolderDivider
 
 # What its tasks raise comes back as text, and is told apart by the errors that this process knows.
 from exactlyonce_spark.connectors.files.source_planner import FilesUnknown as FilesUnknown
@@ -103,6 +104,14 @@ class FolderRecords:
         """Return the records of exactly these ranges."""
         options = self._options(session) | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
+
+    def divider(self, session: Any) -> FolderDivider:
+        """Return what divides ranges into files, as the lists beside the generations name them."""
+        from exactlyonce_spark.connectors.files.source_records import Place
+
+        place = Place.of(self._options(session))
+        planner = place.planner(FileLimit(1, 1))
+        return FolderDivider(self.spec.folder, planner.files, place.records_in)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

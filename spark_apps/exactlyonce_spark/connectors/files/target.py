@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files import columns as schemas
 from exactlyonce.connectors.files.columns import Type
-from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.replayed import replayed_manifests, with_replayed
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
@@ -32,7 +32,7 @@ class WrittenFiles:
 class FileWriter(Protocol):
     """Writes rows into data files."""
 
-    def write(self, write: Write, rows: Any) -> WrittenFiles:
+    def write(self, write: Write | ReplayWrite, rows: Any) -> WrittenFiles:
         """Write rows into files of this attempt alone."""
         ...
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from exactlyonce.connectors.files.manifest import Author
+from exactlyonce.connectors.files.manifest import Author, ReplayWrite, Write
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.delta.manifest import TableManifest
-from exactlyonce_spark.connectors.delta.table import FileFacts, TableLog, TableSeen, TableUnfit
-from exactlyonce_spark.connectors.delta.target import TableTarget, Wanted
+from exactlyonce_spark.connectors.delta.table import FileFacts, TableLog, TableSeen, TableUnfit, Wanted
+from exactlyonce_spark.connectors.delta.target import TableTarget
 from exactlyonce_spark.connectors.files.target import FileWriter
 from exactlyonce_spark.connectors.iceberg.data_files import Footer, require_days_known
 from exactlyonce_spark.connectors.iceberg.fit import require_holdable
 from exactlyonce_spark.connectors.iceberg.marker import Ancestor, Marker, require_not_rolled_back
-from exactlyonce_spark.target import Prepared, RecordsOfBatch
+from exactlyonce_spark.target import RecordsOfBatch
 
 
 class SnapshotLog(TableLog, Protocol):
@@ -63,17 +63,21 @@ class IcebergTarget(TableTarget):
         super().recover(committables, landed, records)
         self._identifying.ids = self._ids()
 
-    def prepare(self, batch: BatchNumber, rows: object) -> Prepared:
-        """Write the rows of a batch, unless somebody has dropped, recreated or renamed their columns by the time it is written.
+    def require_replayable(self, committables: Mapping[BatchNumber, str]) -> None:
+        """Hold the table to the ledger for a replay, and learn the ids of its columns."""
+        super().require_replayable(committables)
+        self._identifying.ids = self._ids()
+
+    def written(self, write: Write | ReplayWrite, rows: object) -> TableManifest:
+        """Write the rows, unless somebody has dropped, recreated or renamed their columns by the time they are written.
 
         A batch that lands later was written before such a change: its values share the fate of those that were there.
         """
         self._require_known_columns()
-        prepared = super().prepare(batch, rows)
+        written = super().written(write, rows)
         self._require_known_columns()
-        manifest = TableManifest.from_json(batch, prepared.committable)
-        require_days_known(batch, manifest.manifest.files, self._wanted.columns)
-        return prepared
+        require_days_known(write.batch, written.manifest.files, self._wanted.columns)
+        return written
 
     def _require_known_columns(self) -> None:
         seen = self._seen(self._author.life)
@@ -90,21 +94,21 @@ class IcebergTarget(TableTarget):
     def _require_holdable(self) -> None:
         require_holdable(self._wanted.columns, self._wanted.partition_by)
 
-    def _require_files_fit(self, seen: TableSeen, facts: Mapping[str, FileFacts], manifest: TableManifest) -> None:
+    def _require_files_fit(self, seen: TableSeen, facts: Mapping[str, FileFacts], whose: str) -> None:
         """Columns are known by ids that are never used again: one that is renamed has its values, one that is gone is not read.
 
         One that is gone and has a namesake would be read as NULL where the query said a value.
         """
         ids = self._log.ids()
-        written = {name: id_ for fact in facts.values() if isinstance(fact, Footer) for name, id_ in fact.ids().items()}
-        gone = {name for name, id_ in written.items() if id_ is not None and id_ not in ids.values()}
+        written = [named for fact in facts.values() if isinstance(fact, Footer) for named in fact.ids().items()]
+        gone = {name for name, id_ in written if id_ is not None and id_ not in ids.values()}
         recreated = sorted(gone & ids.keys())
         if recreated:
             raise TableUnfit(
                 f"Somebody has dropped columns of the table at {self._wanted.where} and added others by their names "
-                f"({', '.join(recreated)}), so the values of batch {manifest.batch}, which has landed, would be NULL. Make the "
-                "former schema current again (columns that are added have new ids); or drop or rename the new ones until the "
-                "batch is committed without these values."
+                f"({', '.join(recreated)}), so the values of {whose}, which has landed, would be NULL. Make the "
+                "former schema current again (columns that are added have new ids); or drop or rename the new ones until "
+                f"{whose} is committed without these values."
             )
 
     def _require_not_restored(self) -> None:

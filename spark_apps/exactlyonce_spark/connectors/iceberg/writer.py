@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, functions
 
-from exactlyonce.connectors.files.manifest import Manifest, Write
+from exactlyonce.connectors.files.manifest import Manifest, ReplayWrite, Write
 from exactlyonce_spark.connectors.files.target import FileWriter, WrittenFiles
 from exactlyonce_spark.sql_text import quoted
 
@@ -29,7 +29,7 @@ class SparkIcebergWriter:
     files: FileWriter
     ids: Mapping[str, int] = field(default_factory=dict)
 
-    def write(self, write: Write, rows: DataFrame) -> WrittenFiles:
+    def write(self, write: Write | ReplayWrite, rows: DataFrame) -> WrittenFiles:
         """Write rows into files whose columns have the ids of the table's fields."""
         known = [functions.col(quoted(name)).alias(name, metadata={FIELD_ID: self.ids[name]}) for name in rows.columns]
         return self.files.write(write, rows.select(*known))

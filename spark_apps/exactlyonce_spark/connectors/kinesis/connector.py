@@ -12,6 +12,7 @@ from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.kinesis.dividing import ShardDivider
 from exactlyonce_spark.connectors.kinesis.planner import HELD_BYTES, READING_SECONDS
 from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
 
@@ -100,6 +101,13 @@ class KinesisRecords:
         """Return the records of exactly these ranges."""
         options = self._options() | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
+
+    def divider(self, session: Any) -> ShardDivider:
+        """Return what divides ranges into records that the shards hold."""
+        from exactlyonce_spark.connectors.kinesis.records import Place
+
+        place = Place.of(self._options())
+        return ShardDivider(place.client, place.named)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

@@ -1,0 +1,84 @@
+"""Records of a data stream in quarantine land by a replay: each id once, also those that are inside of aggregates."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from exactlyonce.cli.local_replay import run_replay
+from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.reconcile.loop import Done
+from exactlyonce_spark.crash_points import VARIABLE
+from testbed.kinesis import Kinesis
+from testbed.postgres import Postgres
+from tests.combinations import in_full
+from tests.integration.test_folder_replay import MENDED, OVERRIDES
+from tests.integration.test_replay import replayed, statuses, warm
+from tests.kinesis_in_memory import aggregated
+from tests.kinesis_rig import KinesisRig
+
+SMALL = 7
+"""Fewer user records than an aggregate has."""
+
+
+@pytest.fixture(scope="module")
+def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
+    with Kinesis(tmp_path_factory.mktemp("stand-in")) as server:
+        yield server
+
+
+def test_the_records_of_a_batch_that_failed_land_once_though_a_replay_is_killed(
+    kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **OVERRIDES)
+    rig.put(10)
+    poison = put_poison(rig)
+    rig.put(10)
+    assert rig.run() == Done(completed=True), rig.story()
+    missing = set(rig.produced) - set(rig.counts())
+    assert len(missing) > SMALL
+    assert poison in missing
+    stood = rig.sql("select partition_name, position from exactlyonce.offsets order by 1")
+
+    for point in in_full(("replay.source-checked", "replay.landed"), otherwise=("replay.source-checked",)):
+        killed(rig, point)
+    assert "Replaying" in statuses(rig)
+    again = replayed(rig, "--yes", "--chunk", str(SMALL))
+    assert again.exit_code == 1, again.output
+    assert "division by zero" in again.stderr.lower()
+    assert set(rig.produced) - set(rig.counts()) == {poison}, "one bad record costs one record"
+
+    (rig.folder / "mended.sql").write_text(MENDED)
+    landed = replayed(rig, "--yes", "--transform", str(rig.folder / "mended.sql"))
+    assert landed.exit_code == 0, landed.output
+    assert "Landed 1 records (1 rows); 0 failed, 0 are lost." in landed.stdout
+    every = len(rig.produced)
+    assert rig.sql("select count(*), count(distinct id) from orders") == [(every, every)]
+    assert statuses(rig) == {"Replayed"}
+    assert rig.sql("select partition_name, position from exactlyonce.offsets order by 1") == stood
+
+
+def put_poison(rig: KinesisRig) -> int:
+    """Put an aggregate of which the middle record fails the transform; return its id."""
+    first = len(rig.produced)
+    customers = ["customer 1", "nobody", "customer 2"]
+    texts = [json.dumps({"id": first + place, "customer": customer}) for place, customer in enumerate(customers)]
+    rig.produced += range(first, first + len(texts))
+    rig.kinesis.put(rig.name, ("poison", aggregated(texts, "poison")))
+    return first + 1
+
+
+def killed(rig: KinesisRig, point: str) -> None:
+    """Replay all in small chunks, by a process that dies at a point."""
+    rows = rig.sql(
+        "select batch, partition_name, coalesce(from_position, from_offset) from exactlyonce.failures "
+        "where status in ('Quarantined', 'Replaying')"
+    )
+    wanted = [RangeKey(BatchNumber(batch), Partition(rig.name, shard), int(start)) for batch, shard, start in rows]
+    environment = {**warm(rig, point), VARIABLE: f"{point}=kill-driver,{rig.folder / f'fired-{point}'}"}
+    report = run_replay(rig.open(), Path(rig.secrets), wanted, most_records=SMALL, environment=environment)
+    assert report.problem is not None, "it died"

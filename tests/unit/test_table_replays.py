@@ -1,0 +1,407 @@
+"""Replays into tables with a log: the next batch commits what they have landed, once, and nothing is committed that is gone.
+
+Both kinds of table are real ones; ids are counted by the table's library and by DuckDB (`DeltaStream.seen`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.types import StringType
+
+from exactlyonce.connectors.delta.spec import SchemaEvolution
+from exactlyonce.connectors.files.manifest import ManifestUnreadable
+from exactlyonce.errors import LandedGone, Refused, Unreachable
+from exactlyonce.ledger.fence import Fenced
+from exactlyonce.ledger.replay import NothingToReplayInto
+from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce_spark.connectors.delta import replaying
+from exactlyonce_spark.connectors.delta.manifest import TableManifest
+from exactlyonce_spark.connectors.delta.table import LedgerBehindTable, RowsGone, TableOfAnother, TableUnfit
+from tests.delta_rig import COLUMNS, DeltaStream, Killed, act_at, dies
+from tests.iceberg_rig import IcebergStream
+from tests.ledgers import STREAM
+from tests.replayed_lake import LEDGERS
+from tests.replayed_tables import (
+    IN_QUARANTINE,
+    KEY,
+    add_column,
+    begun,
+    files_of_replays,
+    land_nothing,
+    life_of,
+    notes,
+    own,
+    quarantine,
+    recreate,
+    replayed,
+    stream_at,
+    told,
+    waiting,
+)
+from tests.simulation.database import MemoryDatabase, MemoryLedger
+
+ONCE = Counter(IN_QUARANTINE)
+
+
+@pytest.fixture(params=[DeltaStream, IcebergStream], ids=["Delta", "Iceberg"])
+def kind(request: pytest.FixtureRequest) -> type[DeltaStream]:
+    made: type[DeltaStream] = request.param
+    return made
+
+
+@pytest.fixture
+def stream(kind: type[DeltaStream], tmp_path: Path) -> DeltaStream:
+    return stream_at(kind, tmp_path)
+
+
+def at_its_files(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something, once, when a replay has written the files of a chunk."""
+
+    def reached(point: str, batch: int | None = None) -> None:
+        assert point == "replay.files-written"
+        monkeypatch.setattr(replaying, "reached", lambda *_: None)
+        act()
+
+    monkeypatch.setattr(replaying, "reached", reached)
+
+
+@pytest.mark.parametrize("ledger", LEDGERS)
+def test_what_replays_land_is_in_the_table_once_from_the_next_batch_on(
+    kind: type[DeltaStream], tmp_path: Path, ledger: str
+) -> None:
+    stream = stream_at(kind, tmp_path, ledger, partition_by=("day",))
+    outcome = replayed(stream, "mine", most=4)
+    assert (outcome.landed, outcome.rows, outcome.told) == (10, 10, [])
+    assert stream.seen() == own(2)
+    driver = stream.next_driver()
+    assert stream.seen() == own(2), "a driver that starts lands nothing"
+    stream.land(driver, 3, 4)
+    assert stream.seen() == own(4) + ONCE
+    assert not waiting(stream)
+    stream.land(stream.next_driver(), 5, 5)
+    assert stream.seen() == own(5) + ONCE
+
+
+def test_a_batch_without_rows_of_its_own_commits_what_a_replay_has_landed(stream: DeltaStream) -> None:
+    replayed(stream, "mine")
+    driver = stream.next_driver()
+    land_nothing(stream, driver, 3)
+    assert stream.seen() == own(2) + ONCE
+    stream.land(stream.next_driver(), 4, 4)
+    assert stream.seen() == own(2) + Counter([8, 9]) + ONCE
+
+
+def test_files_of_a_replay_that_died_before_the_ledger_are_never_committed(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_its_files(monkeypatch, dies)
+    with pytest.raises(Killed):
+        replayed(stream, "mine")
+    assert len(files_of_replays(stream)) == 10
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3)
+    assert replayed(stream, "another").landed == 10
+    stream.land(stream.next_driver(), 4, 4)
+    assert stream.seen() == own(4) + ONCE
+    assert len(files_of_replays(stream)) == 20
+
+
+def test_a_replay_whose_ranges_another_has_taken_lands_nothing(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = begun(stream, "mine")
+    at_its_files(monkeypatch, lambda: replayed(stream, "another"))
+    outcome = late.run([KEY])
+    assert outcome.landed == 0
+    assert "is not held by this replay any more" in outcome.told[0]
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+@pytest.mark.parametrize("point", ["land.before-commit", "batch.landed", "table.before-commit", "table.committed"])
+def test_a_driver_that_dies_over_what_it_takes_over_is_followed_by_one_that_neither_loses_nor_doubles(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    replayed(stream, "mine")
+    act_at(monkeypatch, point, 3, dies)
+    with pytest.raises(Killed):
+        stream.land(stream.next_driver(), 3, 3)
+    has_landed = point != "land.before-commit"
+    assert bool(waiting(stream)) is not has_landed
+    successor = stream.next_driver()
+    assert stream.seen() == (own(3) + ONCE if has_landed else own(2))
+    stream.land(successor, 4 if has_landed else 3, 4)
+    assert stream.seen() == own(4) + ONCE
+
+
+def test_a_driver_that_wakes_behind_its_successor_commits_what_it_took_over_no_second_time(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed(stream, "mine")
+    frozen, permit = stream.next_driver(), stream.permit
+    act_at(monkeypatch, "table.before-commit", 3, lambda: stream.land(stream.next_driver(), 4, 4))
+    stream.land(frozen, 3, 3, permit)
+    assert stream.seen() == own(4) + ONCE
+
+
+def test_a_driver_that_was_superseded_before_it_landed_takes_nothing_over(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen, permit = stream.next_driver(), stream.permit
+
+    def meanwhile() -> None:
+        stream.next_driver()
+        replayed(stream, "mine")
+
+    act_at(monkeypatch, "batch.rows-written", 3, meanwhile)
+    with pytest.raises(Fenced):
+        stream.land(frozen, 3, 3, permit)
+    assert waiting(stream)
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_a_storage_that_does_not_answer_as_a_batch_takes_over_lets_nothing_land(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed(stream, "mine")
+    driver = stream.next_driver()
+    with monkeypatch.context() as patch:
+
+        def unanswered(*_: object) -> None:
+            raise Unreachable("no answer")
+
+        act_at(patch, "batch.rows-written", 3, lambda: patch.setattr(type(stream.log()), "facts", unanswered))
+        with pytest.raises(Unreachable):
+            stream.land(driver, 3, 3)
+    assert waiting(stream)
+    assert max(stream.committables()) == 2
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_files_that_somebody_removed_before_a_batch_took_them_over_are_named_and_nothing_lands_without_them(
+    stream: DeltaStream,
+) -> None:
+    driver = stream.next_driver()
+    replayed(stream, "mine")
+    gone = files_of_replays(stream)[3:5]
+    kept = [path.read_bytes() for path in gone]
+    for path in gone:
+        path.unlink()
+    said = r"Files that replays have landed, with 2 rows, are missing from .* \(replay-.*part-\d.parquet, replay-.*\): somebody"
+    with pytest.raises(RowsGone, match=said) as problem:
+        stream.land(driver, 3, 3)
+    assert problem.value.batches == (), "no range of a batch is in doubt"
+    assert stream.seen() == own(2)
+    assert waiting(stream), "nothing has landed"
+    with pytest.raises(RowsGone, match=said):
+        stream.next_driver()
+    for path, content in zip(gone, kept, strict=True):
+        path.write_bytes(content)
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_vacuum_of_an_idle_stream_is_noticed_by_the_next_driver(tmp_path: Path) -> None:
+    stream = stream_at(DeltaStream, tmp_path)
+    replayed(stream, "mine")
+    stream.table().vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    with pytest.raises(
+        RowsGone, match=r"with 10 rows, are missing .* such as a VACUUM with a short retention\. Restore"
+    ):
+        stream.next_driver()
+
+
+def test_files_that_go_between_the_take_over_and_the_commit_are_named_as_a_replays(
+    stream: DeltaStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replayed(stream, "mine")
+    driver = stream.next_driver()
+    path = files_of_replays(stream)[0]
+    content = path.read_bytes()
+    act_at(monkeypatch, "batch.landed", 3, path.unlink)
+    with pytest.raises(LandedGone, match=r"Files of replays, which batch 3 has taken over, are missing") as problem:
+        stream.land(driver, 3, 3)
+    assert problem.value.batches == ()
+    path.write_bytes(content)
+    stream.next_driver()
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_columns_that_others_add_before_the_next_batch_are_null_in_what_was_replayed(stream: DeltaStream) -> None:
+    replayed(stream, "mine")
+    add_column(stream, "note")
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+    assert notes(stream) == {None: 16}
+
+
+def test_a_column_that_the_stream_adds_before_its_next_batch_is_null_in_what_was_replayed(stream: DeltaStream) -> None:
+    replayed(stream, "mine")
+    stream.columns, stream.evolution = {**COLUMNS, "note": "long"}, SchemaEvolution.ADD_COLUMNS
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+    assert notes(stream) == {None: 14, 6: 1, 7: 1}
+
+
+def test_a_delta_table_whose_columns_do_not_fit_any_more_takes_over_nothing_until_they_are_changed_back(
+    tmp_path: Path,
+) -> None:
+    stream = stream_at(DeltaStream, tmp_path)
+    driver = stream.next_driver()
+    replayed(stream, "mine")
+    before = stream.table().version()
+    others = pa.table({"id": [900], "day": pa.array([7], pa.int64())})
+    write_deltalake(str(stream.root), others, mode="overwrite", schema_mode="overwrite")
+    for land in (lambda: stream.land(driver, 3, 3), stream.next_driver):
+        with pytest.raises(TableUnfit, match="day"):
+            land()
+    assert waiting(stream)
+    stream.table().restore(before)
+    stream.accepted_restore = stream.table().version()
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_an_iceberg_column_with_a_namesake_keeps_back_what_was_replayed(tmp_path: Path) -> None:
+    stream = stream_at(IcebergStream, tmp_path)
+    assert isinstance(stream, IcebergStream)
+    driver = stream.next_driver()
+    replayed(stream, "mine")
+    with stream.table().update_schema(allow_incompatible_changes=True) as update:
+        update.delete_column("day")
+    with stream.table().update_schema() as update:
+        update.add_column("day", StringType())
+    with pytest.raises(TableUnfit, match="columns of the table"):
+        stream.land(driver, 3, 3)
+    with pytest.raises(
+        TableUnfit, match=r"\(day\), so the values of the chunk of a replay, which has landed, would be NULL"
+    ):
+        stream.next_driver()
+    assert waiting(stream)
+
+
+def test_a_restore_takes_nothing_of_what_no_batch_has_committed(tmp_path: Path) -> None:
+    stream = stream_at(DeltaStream, tmp_path)
+    replayed(stream, "mine")
+    stream.table().restore(1)
+    stream.accepted_restore = stream.table().version()
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == Counter([2, 3, 6, 7]) + ONCE
+
+
+def test_a_rollback_takes_nothing_of_what_no_batch_has_committed(tmp_path: Path) -> None:
+    stream = IcebergStream(tmp_path / "table", MemoryLedger(MemoryDatabase()), accepted_rollback=2)
+    driver = stream.driver()
+    stream.land(driver, 1, 1)
+    first = stream.snapshot()
+    stream.land(driver, 2, 2)
+    quarantine(stream)
+    replayed(stream, "mine")
+    stream.roll_back_to(first)
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == Counter([2, 3, 6, 7]) + ONCE
+
+
+def test_a_replay_of_columns_that_the_table_lacks_is_refused_before_anything_is_claimed(stream: DeltaStream) -> None:
+    with pytest.raises(
+        TableUnfit, match=r"The replay yields note, which the table at .* lacks, and a replay adds no column"
+    ):
+        begun(stream, "mine", columns={**COLUMNS, "note": "long"})
+    with pytest.raises(TableUnfit, match="day is string in the table and long in the query"):
+        begun(stream, "mine", columns={"id": "long", "day": "long"})
+
+
+def test_a_replay_in_front_of_a_ledger_that_is_behind_the_table_lands_nothing(
+    kind: type[DeltaStream], tmp_path: Path
+) -> None:
+    database = MemoryDatabase()
+    stream = kind(tmp_path / "table", MemoryLedger(database))
+    stream.land(stream.driver(), 1, 2)
+    quarantine(stream)
+    before = database.tables.copy()
+    replayed(stream, "mine")
+    stream.land(stream.next_driver(), 3, 3)
+    database.restore(before)
+    with pytest.raises(LedgerBehindTable, match="has batch 3 of this stream, which the ledger does not know"):
+        begun(stream, "another")
+
+
+def test_a_replay_that_a_restored_ledger_has_forgotten_is_landed_again_and_counts_once(
+    kind: type[DeltaStream], tmp_path: Path
+) -> None:
+    database = MemoryDatabase()
+    stream = kind(tmp_path / "table", MemoryLedger(database))
+    stream.land(stream.driver(), 1, 2)
+    quarantine(stream)
+    before = database.tables.copy()
+    replayed(stream, "mine")
+    database.restore(before)
+    replayed(stream, "mine")
+    stream.land(stream.next_driver(), 3, 3)
+    assert stream.seen() == own(3) + ONCE
+
+
+def test_what_was_replayed_into_a_table_that_somebody_recreated_is_told_as_rows_of_another_one(
+    kind: type[DeltaStream], tmp_path: Path
+) -> None:
+    stream = kind(tmp_path / "table", LEDGERS["in memory"]())
+    driver = stream.driver()
+    quarantine(stream)
+    replayed(stream, "mine")
+    recreate(stream)
+    for land in (lambda: stream.land(driver, 1, 1), stream.next_driver):
+        with pytest.raises(TableOfAnother, match="another one than that for which replays have landed 10 rows"):
+            land()
+    assert waiting(stream)
+
+
+def test_where_nothing_has_landed_a_replay_needs_the_table_that_a_driver_makes(
+    kind: type[DeltaStream], tmp_path: Path
+) -> None:
+    stream = kind(tmp_path / "table", LEDGERS["in memory"]())
+    quarantine(stream)
+    with pytest.raises(Refused, match=r"There is no table at .* yet; start the stream"):
+        begun(stream, "early")
+    driver = stream.driver()
+    replayed(stream, "mine")
+    stream.land(driver, 1, 1)
+    assert stream.seen() == own(1) + ONCE
+
+
+def test_the_history_says_how_many_rows_of_a_commit_are_of_replays(stream: DeltaStream) -> None:
+    replayed(stream, "mine")
+    stream.land(stream.next_driver(), 3, 3)
+    assert told(stream, "replayed") == ["10"]
+
+
+def test_a_stream_that_the_ledger_does_not_know_is_to_be_started_first() -> None:
+    with pytest.raises(NothingToReplayInto, match="start the stream first"):
+        replaying.stream_in(MemoryLedger(MemoryDatabase()), STREAM)
+
+
+def test_a_record_that_another_release_wrote_is_named(stream: DeltaStream) -> None:
+    with pytest.raises(
+        ManifestUnreadable, match="files that the replay replay-x has landed cannot be read by this release"
+    ):
+        stream.target().require_replayed({"replay-x": json.dumps({"table": 1})})
+
+
+def test_a_batch_keeps_its_own_life_over_what_it_takes_from_a_former_one(stream: DeltaStream) -> None:
+    replayed(stream, "mine")
+    (text,) = waiting(stream).values()
+    former = TableManifest.from_json(BatchNumber(0), text)
+    assert former.life == life_of(stream.ledger)
+    number = BatchNumber(2)
+    landed = TableManifest.from_json(number, stream.committables()[number])
+    batch = TableManifest(former.table, "another life", landed.manifest)
+    taken = batch.with_replayed([former])
+    assert (taken.life, taken.number, len(taken.manifest.files)) == ("another life", 3, 12)

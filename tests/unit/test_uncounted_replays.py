@@ -1,0 +1,121 @@
+"""Replays of sources whose positions count no records: what is refused, and how they are counted where nobody can."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from exactlyonce.api.replay import Replayed, why_not_replayable
+from exactlyonce.api.resource import parse_stream
+from exactlyonce.api.stream_replay import parse_replay
+from exactlyonce.api.stream_replay_status import ReplayPhase, ReplayStatus
+from exactlyonce.cli.local_replay import tell
+from exactlyonce.connectors.files.source_position import SourceFile, after
+from exactlyonce.launch.asked_ranges import AskedRange, parse_asked, render_asked, tally
+from exactlyonce.launch.driver_document import Image
+from exactlyonce.launch.pod_settings import PodDefaults
+from exactlyonce.launch.replay_document import ReplayReport
+from exactlyonce.launch.replay_pod import ReplayOrders, replay_manifests
+from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
+from exactlyonce.reconcile.stream_replay import finished, outcome, recorded
+from tests.resource_documents import document
+from tests.unit.replay_documents import replay
+
+FOLDER = Partition("/lake/incoming", 0)
+ENDS = [after(0, [SourceFile(f"{each}.json", 1, 1) for each in range(count)]) for count in range(4)]
+NOW = datetime(2026, 11, 26, tzinfo=UTC)
+ON_A_CLAIM = {"spec.checkpoint": {"volume": {"claimName": "lake", "path": "/lake/orders", "mountPath": "/lake"}}}
+KAFKA: dict[str, Any] = {}
+FILES = {"spec.source": {"files": {"path": "/lake/incoming"}, "format": {"schema": "id BIGINT"}}}
+KINESIS = {
+    "spec.source": {"kinesis": {"streamName": "orders", "region": "eu-west-1"}, "format": {"schema": "id BIGINT"}}
+}
+
+
+def part(start: int, end: int, status: FailureStatus) -> FailureRow:
+    return FailureRow(BatchNumber(4), FOLDER, ENDS[start], ENDS[end], status, "", "")
+
+
+ASKED = (AskedRange.of(part(0, 3, FailureStatus.QUARANTINED)),)
+
+
+@pytest.mark.parametrize(("changes", "name"), [(FILES, "source.files"), (KINESIS, "source.kinesis")])
+def test_what_is_in_quarantine_is_replayed_and_all_else_is_refused_with_the_name_of_the_source(
+    changes: dict[str, Any], name: str
+) -> None:
+    spec = parse_stream(document(changes), "the test").spec
+    assert why_not_replayable(spec) is None
+    assert f"no dead letters of {name}" in (why_not_replayable(spec, Replayed.DEAD_LETTERS) or "")
+    assert f"of {name}, whose positions count no records" in (why_not_replayable(spec, Replayed.RANGES) or "")
+    kafka = parse_stream(document(KAFKA), "the test").spec
+    assert [why_not_replayable(kafka, asked) for asked in Replayed] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([part(0, 3, FailureStatus.QUARANTINED)], "0 of 1 range have landed; 1 is in quarantine still."),
+        (
+            [part(0, 1, FailureStatus.REPLAYED), part(1, 2, FailureStatus.REPLAYED), part(2, 3, FailureStatus.QUARANTINED)],
+            "0 of 1 range have landed; 1 is in quarantine still.",
+        ),
+        ([part(0, 1, FailureStatus.LOST), part(1, 3, FailureStatus.REPLAYED)], "0 of 1 range have landed; 1 is lost,"),
+        ([part(0, 1, FailureStatus.REPLAYED), part(1, 3, FailureStatus.REPLAYED)], "1 of 1 range has landed."),
+        ([part(0, 3, FailureStatus.SUPERSEDED)], "0 of 1 range have landed; 1 is left to the stream"),
+    ],
+)  # fmt: skip
+def test_a_range_that_lands_in_parts_counts_as_one_and_its_records_are_not_counted(
+    rows: list[FailureRow], words: str
+) -> None:
+    counted = tally(ASKED, rows)
+    assert outcome(counted).startswith(words)
+    status = recorded(ReplayStatus(), "uid", tally(ASKED, [part(0, 3, FailureStatus.QUARANTINED)]), NOW)
+    assert (status.message, status.records) == ("1 range is being replayed.", None)
+    ended = finished(status, counted, NOW)
+    assert ended.records is None
+    assert ended.ranges is not None
+    assert ended.ranges.asked == 1
+    is_whole = not any(row.status in (FailureStatus.QUARANTINED, FailureStatus.LOST) for row in rows)
+    assert (ended.phase is ReplayPhase.SUCCEEDED) == is_whole
+
+
+def asked_for(identifier: str) -> dict[str, Any]:
+    made = replay()
+    made["spec"]["from"] = {"failures": {"ids": [identifier]}}
+    return made
+
+
+def test_what_was_asked_for_is_carried_whole_and_its_id_can_be_asked_for() -> None:
+    assert parse_asked(render_asked(ASKED)) == ASKED
+    identifier = str(RangeKey.of(part(1, 3, FailureStatus.QUARANTINED)))
+    found = parse_replay(asked_for(identifier), "the test")
+    assert found.spec.from_.failures is not None
+    assert found.spec.from_.failures.ids == (identifier,)
+
+
+def test_a_report_names_what_nobody_could_count_and_else_is_what_an_earlier_release_reads() -> None:
+    assert "uncounted" not in json.loads(ReplayReport(landed=3).render())
+    report = ReplayReport(landed=3, uncounted=2)
+    assert ReplayReport.parse(report.render()) == report
+    assert ReplayReport.parse(report.render(300)) == report
+    with CliRunner().isolation() as (out, *_):
+        tell(report, None)
+        assert b"Of 2 parts beside these that failed or are lost" in out.getvalue()
+
+
+@pytest.mark.parametrize(("changes", "mounts"), [(FILES, True), (KINESIS, False), (KAFKA, False)])
+def test_a_pod_has_the_claim_of_the_checkpoint_where_the_lists_of_a_folder_are_in_it(
+    changes: dict[str, Any], mounts: bool
+) -> None:
+    stream = parse_stream(document({**changes, **ON_A_CLAIM}), "the test")
+    defaults = PodDefaults("spark", Image("registry.example/spark:1", "IfNotPresent", ()))
+    orders = ReplayOrders(ASKED, ())
+    pod = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders).pod
+    assert ("persistentVolumeClaim" in json.dumps(pod["spec"]["volumes"])) == mounts
+    assert ("/lake" in [it["mountPath"] for it in pod["spec"]["containers"][0]["volumeMounts"]]) == mounts
