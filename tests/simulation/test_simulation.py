@@ -26,6 +26,7 @@ from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
+from tests.simulation.loads_replay_world import LoadsReplayLogWorld, LoadsReplayWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
@@ -136,6 +137,8 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (ReplayWorld, SEEDS_OF_REPLAYS),
         (FilesReplayWorld, SEEDS_OF_REPLAYS // 3),
         (FilesReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
+        (LoadsReplayWorld, SEEDS_OF_REPLAYS // 3),
+        (LoadsReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
         (TableReplayWorld, max(1, SEEDS_OF_REPLAYS // 6)),
         (SnapshotReplayWorld, max(1, SEEDS_OF_REPLAYS // 12)),
         (LettersWorld, SEEDS_OF_REPLAYS),

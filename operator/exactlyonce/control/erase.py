@@ -74,7 +74,7 @@ def erase(
 def _not_taken_over(ledger: FailureHistory, view: LedgerView, spec: StreamSpec) -> str | None:
     """Return a sentence for what replays have landed in files since the latest batch: no batch follows that would show it."""
     sink = spec.sink.spec
-    if sink.holds_ledger or not isinstance(sink, TakesReplays):
+    if sink.holds_ledger or sink.two_phases or not isinstance(sink, TakesReplays):
         return None
     landed = [row.landed_at for row in view.batches if row.status is BatchStatus.LANDED and row.landed_at is not None]
     since = max(landed, default=datetime.fromtimestamp(0, UTC))
