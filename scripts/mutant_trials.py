@@ -50,6 +50,7 @@ WORLDS: Mapping[str, tuple[str, ...]] = {
     "*/two_phase*.py": ("two phases",),
     "*/decided.py": ("two phases",),
     "*/load_labels.py": ("two phases",),
+    "*/load_outcome.py": ("two phases",),
     "*/rows_again.py": ("two phases",),
     "*/witnesses.py": ("database",),
     "*/quarantine.py": ("quarantine",),

@@ -53,6 +53,7 @@ CORE = (
     "spark_apps/exactlyonce_spark/staged_loads.py",
     "spark_apps/exactlyonce_spark/rows_again.py",
     "spark_apps/exactlyonce_spark/load_labels.py",
+    "spark_apps/exactlyonce_spark/load_outcome.py",
     "spark_apps/exactlyonce_spark/quarantine.py",
     "spark_apps/exactlyonce_spark/bisection.py",
     "spark_apps/exactlyonce_spark/left_out.py",

@@ -141,6 +141,9 @@ POINTS_OF_REPLAYS = (
     "replay.source-checked",
     "replay.rows-written",
     "replay.landed",
+    "replay.decided",
+    "replay.commit-answered",
+    "replay.settled",
     "replay.given-up",
     "replay.put-back",
     "letters.claimed",
@@ -156,8 +159,11 @@ quarantine, in a process that finds them by itself. Those of dead letters are th
 claimed by itself. `letters.kept` once a letter that failed again is kept with its new error.
 
 `replay.files-written` once the files of a chunk are written, where it lands as files, and before the source is asked again.
-`replay.rows-written` is inside the transaction that lands a chunk, before its ranges are marked. `replay.given-up` once records
-that retention took are recorded as lost, `replay.put-back` once a part that failed is in quarantine again.
+`replay.decided` once the ledger says that the load of a chunk is committed, in a sink of two phases, `replay.commit-answered`
+behind the sink's answer, and `replay.settled` once the ledger has it; a driver that finishes what a replay has decided passes
+the latter two as well. `replay.rows-written` is inside the transaction that lands a chunk, before its ranges are marked.
+`replay.given-up` once records that retention took are recorded as lost, `replay.put-back` once a part that failed is in
+quarantine again.
 """
 
 ALL_POINTS = (

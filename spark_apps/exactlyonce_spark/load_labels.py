@@ -58,3 +58,21 @@ def batch_of(label: str) -> BatchNumber | None:
     """Return the batch that a label of this form names, of any life; None for a label of another form."""
     found = _NUMBERS.fullmatch(_OF_A_LIFE.sub("", label))
     return None if found is None else BatchNumber(int(found[2]))
+
+
+@dataclass(frozen=True)
+class ReplayLabels(LoadLabels):
+    """The labels of one replay of a stream, which the replay's own token tells: `exactlyonce:NAME:DIGEST:replay:BATCH:PART`.
+
+    No driver takes a load under one for its own, of whatever epoch.
+    """
+
+    replay: str
+
+    def label(self, epoch: Epoch, batch: BatchNumber, part: str) -> str:
+        """Return the label of a chunk of a batch; a replay has no epoch."""
+        digest = hashlib.sha256(self.replay.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        label = f"{self.prefix}replay:{batch}:{digest}-{part}"
+        assert self.epoch_of(label) is None, "no driver aborts it"
+        assert len(label) <= MOST_CHARACTERS, "a number of 64 bits, a digest and a tag fit beside the name"
+        return label

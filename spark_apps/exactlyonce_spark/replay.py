@@ -7,7 +7,7 @@ is marked, and nothing else; the next replay takes the rest. docs/adr/0041.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, assert_never
 
@@ -27,16 +27,17 @@ from exactlyonce.ledger.replay_rules import (
     rest_of,
 )
 from exactlyonce.ledger.rows import FailureRow
-from exactlyonce.positions.ranges import BatchNumber, OffsetRange
+from exactlyonce.positions.ranges import OffsetRange
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.replay_loads import LoadsOfReplay, aborted_where_it_fails, prepared_rows
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.replay_parts import Chunk, Chunks, Expired, PartUnfit, RangeDivider, Unfit
 from exactlyonce_spark.replay_records import RecordReader, RecordsFailed, failing_records
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
-from exactlyonce_spark.target import ReplayTarget, WritesAhead
+from exactlyonce_spark.target import DeadLetter, PreparedLoad, ReplayTarget
 
 MOST_FAILURES = 10
 """After so many records in a row that fail and none that lands, each range is left at its first record that fails.
@@ -76,6 +77,7 @@ class Replay:
         self._chunks = Chunks(divider)
         self._rows: list[FailureRow] = []
         self._failures = self._failed_in_a_row = 0
+        self._loads = LoadsOfReplay(ledger, claim, target)
         self.outcome = ReplayOutcome()
 
     def run(self, wanted: Collection[RangeKey]) -> ReplayOutcome:
@@ -84,17 +86,19 @@ class Replay:
         Raises:
             Unreachable, Refused, OutcomeUnknown: by situation; what has landed is marked, and the next replay takes the rest.
         """
-        taken = claim_ranges(self._ledger, self._claim, wanted)
+        taken = claim_ranges(self._ledger, self._claim, self._loads.not_finished(wanted, self.outcome))
         reached("replay.claimed")
         self._rows = list(taken.rows)
         self.outcome.told += taken.refused
         try:
             self._replay_all()
         except Exception:
-            with suppress(ExactlyOnceError):  # what is not put back now is taken by the next replay
+            with suppress(ExactlyOnceError):  # what is not put back or finished now is by the next replay
                 self._put_back_rest()
+                self._loads.finish(self.outcome)
             raise
         self._put_back_rest()
+        self._loads.finish(self.outcome)
         return self.outcome
 
     def _replay_all(self) -> None:
@@ -136,11 +140,25 @@ class Replay:
         epochs = watch.request_epochs(ranges)
         watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
         with failing_records():
-            rows = self._prepared(batch, self._reader.rows(ranges))
+            rows = prepared_rows(self._target, batch, self._reader.rows(ranges))
             letters = self._reader.malformed(ranges)
         reached("replay.read", batch)
-        watch.require(batch, ranges, ids)
-        reached("replay.source-checked", batch)
+        with aborted_where_it_fails(self._target, rows):
+            watch.require(batch, ranges, ids)
+            reached("replay.source-checked", batch)
+        if isinstance(rows, PreparedLoad):
+            self._loads.decide(pieces, rows, chunk.records)
+            reached("replay.decided", batch)
+            self._advance(pieces)
+            self._loads.finish(self.outcome)
+        else:
+            self._land(chunk, rows, letters, ids)
+        self._failed_in_a_row = 0
+        self._most = min(self._pace.most_records, 2 * self._most)
+        self._pace.landed(chunk.records)
+
+    def _land(self, chunk: Chunk, rows: Any, letters: Sequence[DeadLetter], ids: Mapping[str, str]) -> None:
+        batch, pieces = chunk.pieces[0].row.batch, chunk.pieces
 
         def write(transaction: LedgerTransaction) -> int:
             with failing_records():
@@ -154,11 +172,8 @@ class Replay:
         reached("replay.landed", batch)
         self.outcome.landed += chunk.records
         self.outcome.rows += written or 0
-        self._failed_in_a_row = 0
         log.info("Batch %s: landed %s.", batch, ", ".join(map(self._chunks.text, pieces)))
         self._advance(pieces)
-        self._most = min(self._pace.most_records, 2 * self._most)
-        self._pace.landed(chunk.records)
 
     def _divided(self, whole: Chunk) -> Chunk | None:
         """Return what of a chunk is read now; None where the first part of it has been dealt with.
@@ -181,9 +196,6 @@ class Replay:
                 return None
             case _:
                 assert_never(found)
-
-    def _prepared(self, batch: BatchNumber, rows: Any) -> Any:
-        return self._target.prepare(batch, rows) if isinstance(self._target, WritesAhead) else rows
 
     def _all_held(self, pieces: Sequence[Piece]) -> bool:
         """Whether the source holds every record; what it does not is dealt with here, and the next chunk leaves it out."""

@@ -14,16 +14,17 @@ from exactlyonce.errors import Refused
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
-from exactlyonce.ledger.two_phase import land_decided, read_decided, replace_decided
+from exactlyonce.ledger.two_phase import land_decided, read_all_decided, read_decided, replace_decided
 from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import loads_told, tasks
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.load_outcome import NotCommitted, outcome
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.replay_loads import finish_beside
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from exactlyonce_spark.target import LoadState, OpenLoad, TwoPhaseTarget
-from exactlyonce_spark.two_phase_landing import NotCommitted, outcome
 from exactlyonce_spark.two_phase_submit import (
     RowsPartlyLoaded,
     remove_files,
@@ -86,13 +87,15 @@ def _decided_elsewhere(decided: DecidedBatch, way_back: str = "") -> DecidedElse
 def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write_again: WriteAgain) -> None:
     """Commit and land the batch that an earlier driver decided; then abort what earlier drivers prepared and nobody decided.
 
+    What replays have decided is finished last, as far as the sink says what became of it: no batch waits for that.
+
     Raises:
         Fenced: if this process may not land any more.
         DecidedElsewhere: if the batch was decided in another place; nothing was asked of this one.
         LoadsInDoubt, RowsPartlyLoaded, RowsNotThere: naming the labels and ranges for which a person has to look.
         NotCommitted, Unreachable, CommitOutcomeUnknown: to be tried again by the next driver.
     """
-    decided = read_decided(ledger, permit)
+    decided, by_replays = read_all_decided(ledger, permit)
     if decided is not None:
         reached("finish.read", decided.batch)
         if decided.sink and not target.is_at(decided.sink):
@@ -109,6 +112,7 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
         if is_undecided(load, named, permit):
             target.abort(load)
             reached("finish.aborted")
+    finish_beside(ledger, permit.stream_id, target, by_replays)
 
 
 def is_undecided(load: OpenLoad, named: Collection[Committable], permit: Permit) -> bool:

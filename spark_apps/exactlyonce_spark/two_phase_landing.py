@@ -9,10 +9,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 
-from exactlyonce.errors import Unreachable
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.replay_decisions import ReplayDecision, decisions_in
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import land_decided, record_decided, require_none_decided
 from exactlyonce.positions.ranges import BatchNumber, Ranges
@@ -20,7 +20,9 @@ from exactlyonce_spark import loads_told
 from exactlyonce_spark.batch_settings import PlanUnfit
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.load_outcome import NotCommitted, outcome
 from exactlyonce_spark.planned import PlannedBatch, Written
+from exactlyonce_spark.replay_loads import finish_beside
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
 from exactlyonce_spark.target import LoadState, TwoPhaseTarget
 from exactlyonce_spark.tasks import DRIVER, PrepareJob, committable_of
@@ -29,15 +31,8 @@ from exactlyonce_spark.two_phase_submit import (
     leave_out_files,
     leave_out_others,
     submit_decided,
-    submitted_state,
     why_cancelled,
 )
-
-COMMIT_TRIES = 3
-
-
-class NotCommitted(Unreachable):
-    """What was decided is not committed yet: the next driver asks the sink what became of it, and finishes the batch."""
 
 
 def land_two_phase(
@@ -54,6 +49,7 @@ def land_two_phase(
     the fingerprints of its records, and how many records were read.
 
     What was prepared and is not decided is left to the next driver, which alone knows that no decision can name it any more.
+    What replays have decided meanwhile is finished behind the batch, because the replay may have died, and sinks forget.
 
     Raises:
         Fenced, LandingRefused, DecisionDiffers, DecisionTooLarge: nothing takes effect of what was prepared.
@@ -68,7 +64,11 @@ def land_two_phase(
         planned.number, committables, dict(planned.origin_ids), dict(marked.fingerprints), target.place
     )
 
+    by_replays: tuple[ReplayDecision, ...] = ()
+
     def record(transaction: LedgerTransaction) -> Written:
+        nonlocal by_replays
+        by_replays = decisions_in(transaction.read_replayed(permit.stream_id))
         if committables:
             record_decided(transaction, permit.stream_id, decided)
         else:
@@ -89,6 +89,7 @@ def land_two_phase(
         reached("batch.committed", planned.number)
         land_decided(ledger, permit, planned.number)
     reached("batch.landed", planned.number)
+    finish_beside(ledger, permit.stream_id, target, by_replays)
     return rows
 
 
@@ -114,27 +115,6 @@ def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> RowsPartlyLoade
             )
         reached("commit.answered", decided.batch)
     return partly_loaded
-
-
-def outcome(target: TwoPhaseTarget, committable: Committable) -> LoadState:
-    """Commit a load that a decision names, and return what became of it: COMMITTED, ABORTED or UNKNOWN.
-
-    That the sink does not find it proves nothing: it was committed and forgotten, or aborted and forgotten.
-
-    Raises:
-        Unreachable: if the sink does not answer, or says again and again that the load is prepared.
-    """
-    if committable.staged is not None:
-        return submitted_state(target, committable)
-    for _ in range(COMMIT_TRIES):
-        if target.commit(committable):
-            return LoadState.COMMITTED
-        state = target.state_of(committable)
-        if state is not LoadState.PREPARED:
-            return state
-    raise NotCommitted(
-        f"The sink does not commit {committable}, and says that it is prepared; the next driver tries again."
-    )
 
 
 def prepared(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
 
 from exactlyonce.cli.local_replay import run_replay
 from exactlyonce.ledger.replay_rules import RangeKey
@@ -12,7 +15,7 @@ from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.reconcile.loop import Done
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.postgres import Postgres
-from tests.combinations import in_full
+from tests.combinations import in_full, only_in_full
 from tests.folder_rig import FolderRig
 from tests.integration.test_replay import replayed, statuses, warm
 
@@ -67,6 +70,26 @@ def test_the_files_of_a_batch_that_failed_land_once_though_a_replay_is_killed_an
     assert rig.sql("select count(*), count(distinct id) from orders") == [(5 * EACH, 5 * EACH)]
     assert statuses(rig) == {"Replayed"}
     assert rig.sql("select position from exactlyonce.offsets") == stood, "the stream stands where it stood"
+
+
+@only_in_full
+def test_the_files_of_a_batch_that_failed_land_in_files_with_their_positions(
+    postgres_18: Postgres, tmp_path: Path, name: str
+) -> None:
+    """What is other of a sink of files is shown by tests/integration/test_files_replay.py."""
+    placed = ", _folder, _partition, _position from source"
+    sink = {"files": {"path": str(tmp_path / "lake"), "includePositions": True}}
+    transform = {"sql": FAILS.replace(" from source", placed)}
+    rig = FolderRig(postgres_18, tmp_path, name, **{**OVERRIDES, "spec.transform": transform, "spec.sink": sink})
+    _, poison, _ = rig.put(3, ids_each=EACH)
+    spoil(poison)
+    assert rig.run() == Done(completed=True), rig.story()
+    (rig.folder / "mended.sql").write_text(MENDED.replace(" from source", placed))
+    landed = replayed(rig, "--yes", "--chunk", str(EACH), "--transform", str(rig.folder / "mended.sql"))
+    assert landed.exit_code == 0, landed.output
+    files = list((tmp_path / "lake").glob("**/replay-*.parquet"))
+    landed_ids: list[Any] = [each for file in files for each in pq.ParquetFile(file).read().column("id").to_pylist()]
+    assert sorted(landed_ids) == rig.produced
 
 
 def spoil(path: Path) -> None:

@@ -102,7 +102,8 @@ def _check_none_landed(world: SimulatedWorld) -> None:
     """What is in quarantine may be replayed: no record of it has landed, in whatever life of the stream it was quarantined."""
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
     for row in rows:
-        records = records_of(world, row) if row.status in NOT_LANDED else ()
+        # What a replay has decided may be there, and nobody takes it before that is known.
+        records = records_of(world, row) if row.status in NOT_LANDED and not row.is_decided else ()
         landed = {
             record for record in records
             if world.database.tables.target[record] and world.deliveries_of(record) == {Delivery.EXACTLY_ONCE}

@@ -77,7 +77,10 @@ def failing_records(
     if not isinstance(target, ManifestTarget | TwoPhaseTarget | LogTarget):
         take = rolled_back(ledger, permit, target)  # type: ignore[assignment]  # what it returns is of no account
     search = Bisection(ledger, permit, world.source_check(), trying(rows, take), lambda: is_to_end)
-    return search.find(order, world.delivery_of[world.simulation.running])  # type: ignore[index]  # a driver runs
+    found = search.find(order, world.delivery_of[world.simulation.running])  # type: ignore[index]  # a driver runs
+    if order is not None and order.bisect and not found:
+        world.searches_in_vain += 1
+    return found
 
 
 def holds(span: OffsetRange | None, offset: int) -> bool:
@@ -105,4 +108,6 @@ def _may_be_whole(world: SimulatedWorld) -> bool:
     """Whether a batch can have failed as often again as the resource allows, once its records were looked for."""
     drivers = [driver for found in world.drivers.values() for driver in found]
     died = sum(driver.words is None for driver in drivers)
-    return died >= MOST_FAILURES or world.fails_in_company or world.journal.has_struck({"too large"})
+    # A database that went back knows no batch that failed, so nothing is searched.
+    in_vain = world.searches_in_vain >= MOST_FAILURES and world.journal.has_struck({"restore", "failover"})
+    return died >= MOST_FAILURES or in_vain or world.fails_in_company or world.journal.has_struck({"too large"})

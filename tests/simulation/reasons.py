@@ -39,10 +39,10 @@ from exactlyonce.reconcile.verdicts import (
     Verdict,
 )
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.source_check import RecordNotShown, RecordsLost, RecordsReplaced
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.adoption import ADOPTED
 from tests.simulation.asked_resets import RESET

@@ -23,6 +23,7 @@ from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_replay_world import KinesisReplayWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
+from tests.simulation.loads_replay_world import LoadsReplayWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutations import (
@@ -37,6 +38,7 @@ from tests.simulation.mutations import (
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
     OF_REPLAYED_FILES,
+    OF_REPLAYED_LOADS,
     OF_REPLAYED_TABLES,
     OF_REPLAYS,
     OF_SHARED_LABELS,
@@ -136,6 +138,7 @@ WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
     (OF_BESIDES, BesideWorld),
     (OF_GIVE_UPS, GiveUpWorld),
     (OF_REPLAYED_FILES, FilesReplayWorld),
+    (OF_REPLAYED_LOADS, LoadsReplayWorld),
     (OF_REPLAYED_TABLES, TableReplayWorld),
     (OF_REPLAYS, ReplayWorld),
     (OF_SHARED_LABELS, SharedLabelsWorld),

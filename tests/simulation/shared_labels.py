@@ -30,8 +30,8 @@ from exactlyonce_spark.connectors.doris.client import (
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.target import LoadState, PreparedLoad
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.simulation.causes import SUCCESSOR
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process

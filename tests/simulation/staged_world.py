@@ -13,8 +13,8 @@ from typing import Any
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.two_phase_finish import RowsNotThere
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.causes import OTHER_OPERATOR, SUCCESSOR
 from tests.simulation.resource import STREAM_ID

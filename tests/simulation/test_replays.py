@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import partial
+from typing import Any
+from unittest import mock
 
 from exactlyonce.ledger.letters import LetterStatus
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import OffsetRange
+from exactlyonce_spark import replay_loads, two_phase_landing
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_replay_world import KinesisReplayWorld
 from tests.simulation.letters_world import LettersWorld
+from tests.simulation.loads_replay_world import LoadsReplayWorld
 from tests.simulation.oracle import run_seed
 from tests.simulation.replay_world import HAZARDS_BESIDE, ReplayWorld
 from tests.simulation.search import scenario_of
@@ -18,6 +22,7 @@ from tests.simulation.search import scenario_of
 SEEDS = 6 * len(HAZARDS_BESIDE)
 SEEDS_OF_LETTERS = 60
 SEEDS_OF_GIVE_UPS = 40
+SEEDS_OF_LOADS = 100
 SEEDS_OF_SHARDS = 40
 
 
@@ -88,6 +93,26 @@ def test_dead_letters_are_replayed_beside_the_stream_and_by_several_at_once_and_
     assert any(world.asked.applied for world in worlds), "some were set back beside that"
     given = [outcome for world in worlds for outcome in world.given]
     assert sum(outcome.landed for outcome in given) > 0, "what a reset had skipped was taken up"
+
+
+def test_replays_into_loads_land_records_though_they_die_and_the_sink_aborts_what_they_decided() -> None:
+    found: list[int] = []
+    finish = replay_loads.finish_beside
+
+    def counted(ledger: Any, stream_id: str, target: Any, decisions: Any) -> None:
+        found.append(len(decisions))
+        finish(ledger, stream_id, target, decisions)
+
+    with mock.patch.object(two_phase_landing, "finish_beside", counted):
+        runs = [run_seed(seed, kind=LoadsReplayWorld) for seed in range(SEEDS_OF_LOADS)]
+    worlds = [world for world in runs if isinstance(world, LoadsReplayWorld)]
+    outcomes = [outcome for world in worlds for outcome in world.outcomes]
+    assert sum(outcome.landed for outcome in outcomes) > 50, "the oracle counted each once"
+    told = [words for outcome in outcomes for words in outcome.told]
+    for expected in ("is decided by a replay", "The sink has aborted the load", "is not held by this replay any more"):
+        assert any(expected in words for words in told), expected
+    assert any(process.dead for world in worlds for process in world.replays), "some were killed"
+    assert any(found), "a driver has come upon what a replay had decided"
 
 
 def run(seed: int) -> ReplayWorld:

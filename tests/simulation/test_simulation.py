@@ -26,6 +26,7 @@ from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
+from tests.simulation.loads_replay_world import LoadsReplayLogWorld, LoadsReplayWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
 from tests.simulation.mutation_table import rows, seeds, spoken, taken_away
@@ -77,7 +78,7 @@ SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)
 
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 SEEDS_OF_A_SCENARIO = 50
-SEEDS_THAT_WENT_WRONG = (37039, 47704, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
+SEEDS_THAT_WENT_WRONG = (37039, 47704, 50060, 61145, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
 
 SEEDS_OF_LETTERS_THAT_WENT_WRONG = (373, 616, 676, 1198)
@@ -136,6 +137,8 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (ReplayWorld, SEEDS_OF_REPLAYS),
         (FilesReplayWorld, SEEDS_OF_REPLAYS // 3),
         (FilesReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
+        (LoadsReplayWorld, SEEDS_OF_REPLAYS // 3),
+        (LoadsReplayLogWorld, max(1, SEEDS_OF_REPLAYS // 15)),
         (TableReplayWorld, max(1, SEEDS_OF_REPLAYS // 6)),
         (SnapshotReplayWorld, max(1, SEEDS_OF_REPLAYS // 12)),
         (LettersWorld, SEEDS_OF_REPLAYS),

@@ -24,8 +24,8 @@ from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.left_out import FailingRecords
 from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.simulation import keyed
 from tests.simulation.causes import ERRORS
 from tests.simulation.log_world import LogWorld

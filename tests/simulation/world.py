@@ -99,6 +99,7 @@ class SimulatedWorld(SourceAndSink):
         self.poison_left = 0
         self.poison_records: frozenset[Record] = frozenset()
         self.fails_in_company = False
+        self.searches_in_vain = 0
         self.most_records: int | None = None
         self.database = self._made_database(Hooks(step, self.simulation.wait, self._commit_fate))
         self.output = manifest.Output(step)

@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from exactlyonce_spark import crash_points, loads_told, metrics
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.metrics import DriverMetrics, MetricsServer
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.two_phase_stream import Watch, World, decided_and_dead
 
 

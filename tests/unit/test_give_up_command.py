@@ -14,10 +14,12 @@ from exactlyonce.cli import cluster_offsets
 from exactlyonce.cli.main import main
 from exactlyonce.control.cluster import Cluster
 from exactlyonce.control.cluster_reader import ClusterSilent
-from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, land_pieces
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
+from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, decide_pieces, land_pieces
+from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions
 from exactlyonce.ledger.replay_rules import Piece, RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, Partition
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from tests.ledgers import P0, STREAM
 from tests.unit.test_failures_command import FakeCluster, everything, failed, file, ledger_of, run
 
@@ -195,10 +197,32 @@ def test_a_cluster_that_is_silent_once_ranges_are_given_up_does_not_make_that_a_
 
 @pytest.mark.parametrize(
     ("group", "commands"),
-    [("failures", "give-up, show, take-back"), ("offsets", "reset, show")],
+    [("failures", "give-up, settle, show, take-back"), ("offsets", "reset, show")],
     ids=["failures", "offsets"],
 )
 def test_a_mistyped_command_of_a_group_is_answered_with_the_commands_that_it_has(group: str, commands: str) -> None:
     result = CliRunner().invoke(main, [group, "give_up", "orders"])
     assert result.exit_code == 2
     assert f"{group} has no command 'give_up': its commands are {commands};" in result.stderr
+
+
+def test_a_person_answers_for_a_load_of_a_replay_and_nothing_else_is_changed(failed: Path) -> None:
+    nothing = run(failed, "failures settle")
+    assert (nothing.exit_code, nothing.stdout) == (0, "No load of a replay of shop/orders waits to be committed.\n")
+    held, ledger = keep_life(failed), ledger_of(failed)
+    claim = ReplayClaim(STREAM, "mine")
+    (row,) = claim_ranges(ledger, claim, [RangeKey.of(held)]).rows
+    load = Committable("exactlyonce:a", "7", 10, Ranges({P0: OffsetRange(340, 350)}))
+    decide_pieces(ledger, claim, [Piece(row, 350)], ReplayDecision("mine", DecidedBatch(BatchNumber(12), (load,))))
+    refused = run(failed, "failures give-up", "--id", HELD, *WHY)
+    assert (refused.exit_code, "is decided by a replay, and the sink has not said" in refused.stderr) == (1, True)
+    listed = run(failed, "failures settle")
+    assert listed.stdout.startswith("exactlyonce:a  batch 12: exactlyonce:a (transaction 7, 10 rows of")
+    unknown = run(failed, "failures settle", "--aborted", "another")
+    assert (unknown.exit_code, "those that wait: exactlyonce:a" in unknown.stderr) == (1, True)
+    both = run(failed, "failures settle", "--aborted", "exactlyonce:a", "--committed", "exactlyonce:a")
+    assert (both.exit_code, "Give one answer" in both.stderr) == (2, True)
+    assert [one.load.answer for one in read_decisions(ledger_of(failed), STREAM)] == [None]
+    done = run(failed, "failures settle", "--aborted", "exactlyonce:a")
+    assert (done.exit_code, "is put back into quarantine. Run a replay" in done.stdout) == (0, True)
+    assert [one.load.answer for one in read_decisions(ledger_of(failed), STREAM)] == [Answer.ABORTED]

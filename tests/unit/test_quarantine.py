@@ -93,6 +93,20 @@ def test_a_quarantine_that_fails_as_often_as_the_batch_did_halts_the_stream() ->
     assert result.message.endswith("It was to be quarantined, and that has failed as well.")
 
 
+def test_a_batch_whose_plan_somebody_wrote_over_is_quarantined_as_it_is_planned_now() -> None:
+    machine = poisoned()
+    for _ in range(2):
+        attempt = machine.run_until_a_driver_runs()
+        fail(machine, attempt, plan(machine, attempt, 60, 49), too_large=False)
+    attempt = machine.run_until_a_driver_runs()
+    order = machine.drivers.orders[attempt].quarantine
+    assert order == Quarantine(2, '{"orders":{"0":60,"1":49}}', "It took too long.")
+    machine.land(attempt, 60, 49)
+    machine.end(attempt)
+    machine.run_until_a_driver_runs()
+    assert status(machine).poison_batch is None
+
+
 def test_a_batch_of_a_query_that_keeps_state_halts_the_stream() -> None:
     machine = ended()
     machine.spec = ASKED

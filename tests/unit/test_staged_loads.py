@@ -15,10 +15,10 @@ from exactlyonce.ledger.fence import Fenced
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import DecisionTooLarge
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.staged_loads import SubmissionRefused
 from exactlyonce_spark.target import TwoPhaseTarget
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from exactlyonce_spark.two_phase_submit import NoStagedLoads, remove_undecided_files, submit_decided
 from tests.ledgers import P0, P1
 from tests.simulation.staged_store import MINUTE, JobState, StagingTarget, StoreLoads

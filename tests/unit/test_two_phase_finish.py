@@ -8,6 +8,7 @@ from exactlyonce.ledger.fence import claim_epoch, raise_epoch
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import Epoch, Ranges
 from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.target import LoadState
 from exactlyonce_spark.two_phase_finish import (
     DecidedElsewhere,
@@ -17,7 +18,6 @@ from exactlyonce_spark.two_phase_finish import (
     is_undecided,
     require_nothing_decided,
 )
-from exactlyonce_spark.two_phase_landing import NotCommitted
 from tests.ledgers import P1, STREAM, new_stream
 from tests.two_phase_stream import (
     ALL,

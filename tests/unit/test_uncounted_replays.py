@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 from exactlyonce.api.replay import Replayed, why_not_replayable
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.api.stream_replay import parse_replay
+from exactlyonce.api.stream_replay import FailedRanges, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase, ReplayStatus
 from exactlyonce.cli.local_replay import tell
 from exactlyonce.connectors.files.source_position import SourceFile, after
@@ -20,9 +21,11 @@ from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.replay_document import ReplayReport
 from exactlyonce.launch.replay_pod import ReplayOrders, replay_manifests
+from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
+from exactlyonce.reconcile.replay_choice import MOST_WIDE_RANGES, chosen
 from exactlyonce.reconcile.stream_replay import finished, outcome, recorded
 from tests.resource_documents import document
 from tests.unit.replay_documents import replay
@@ -97,6 +100,23 @@ def test_what_was_asked_for_is_carried_whole_and_its_id_can_be_asked_for() -> No
     found = parse_replay(asked_for(identifier), "the test")
     assert found.spec.from_.failures is not None
     assert found.spec.from_.failures.ids == (identifier,)
+
+
+def test_an_attempt_carries_no_more_wide_ranges_than_a_config_map_holds() -> None:
+    width = ENDS[3]
+    long = Partition("/" + "folder/" * 40, 0)
+    rows = [
+        replace(part(0, 3, FailureStatus.QUARANTINED), batch=BatchNumber(each), partition=long, from_offset=width - 1)
+        for each in range(10**6, 10**6 + MOST_WIDE_RANGES + 1)
+    ]
+    found = chosen(FailedRanges(), [RecordedFailure(row, NOW) for row in rows], "shop/orders", "")
+    assert len(found) == MOST_WIDE_RANGES
+    orders = ReplayOrders(tuple(AskedRange.of(it.row) for it in found), tuple(RangeKey.of(it.row) for it in found))
+    stream = parse_stream(document(FILES), "the test")
+    defaults = PodDefaults("spark", Image("registry.example/spark:1", "IfNotPresent", ()))
+    made = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders)
+    assert sum(len(text) for text in made.config_map["data"].values()) < 1_000_000
+    assert f"One replay takes {MOST_WIDE_RANGES} ranges" in outcome(tally(orders.asked, [it.row for it in found]))
 
 
 def test_a_report_names_what_nobody_could_count_and_else_is_what_an_earlier_release_reads() -> None:

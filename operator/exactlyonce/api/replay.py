@@ -7,9 +7,14 @@ from enum import Enum
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.connectors.specs import TakesReplays
+from exactlyonce.connectors.specs import TakesNoReplays, TakesReplays
 from exactlyonce.errors import Refused
 from exactlyonce.schema.model import field_name
+
+_NO_REPLAY = (
+    "its rows are neither written in a transaction of the ledger, nor in files that the ledger lists, nor in loads that it "
+    "decides"
+)
 
 
 class Replayed(Enum):
@@ -43,10 +48,8 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
     sink, source = spec.sink.spec, spec.source.spec
     if not isinstance(sink, TakesReplays):
         name = field_name(spec.sink.connector)
-        return (
-            f"this release cannot replay into sink.{name}: its rows are neither written in a transaction of the ledger nor in "
-            "files that the ledger lists"
-        )
+        reason = sink.no_replay if isinstance(sink, TakesNoReplays) else _NO_REPLAY
+        return f"this release cannot replay into sink.{name}: {reason}"
     if not source.positions_count_records and asked is not Replayed.FAILURES:
         return _why_only_failures(f"source.{field_name(spec.source.connector)}", asked)
     if spec.output_mode is not OutputMode.APPEND:

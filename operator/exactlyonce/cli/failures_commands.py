@@ -1,4 +1,4 @@
-"""`exactlyonce failures NAME`, `failures give-up NAME` and `failures take-back NAME`."""
+"""`exactlyonce failures NAME`, and `give-up`, `take-back` and `settle` below it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import click
 from exactlyonce.cli.default_command import ShownByDefault
 from exactlyonce.cli.failures import show
 from exactlyonce.cli.give_up import give_up, take_back
+from exactlyonce.cli.settle_replay import settle
 
 
 @click.group(
@@ -30,3 +31,4 @@ def failures() -> None:
 failures.add_command(show)
 failures.add_command(give_up)
 failures.add_command(take_back)
+failures.add_command(settle)

@@ -81,7 +81,7 @@ def _not_taken_over(ledger: OpenLedger, view: LedgerView, spec: StreamSpec) -> s
     many records it is follows from the moments of landings: a batch of an earlier release took nothing over.
     """
     sink = spec.sink.spec
-    if sink.holds_ledger or not isinstance(sink, TakesReplays):
+    if sink.holds_ledger or sink.two_phases or not isinstance(sink, TakesReplays):
         return None
     with ledger.transaction() as transaction:
         names = sorted(transaction.read_replayed(view.stream.stream_id))

@@ -17,6 +17,7 @@ from exactlyonce.ledger.held import HELD, held_failures
 from exactlyonce.ledger.letters import SetBack
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
+from exactlyonce.ledger.replay_decisions import why_decided
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
 
@@ -51,6 +52,8 @@ class Changed:
 
 def why_not_given_up(row: FailureRow) -> str | None:
     """Return why a range cannot be given up, as a sentence; None where it can. Performs no I/O."""
+    if row.is_decided:
+        return why_decided([row])[0]
     if row.status in HELD:
         return None
     return f"The range {RangeKey.of(row)} is {row.status}; only a range in quarantine can be given up."

@@ -7,13 +7,14 @@ epoch, claim, positions or batches, and none ends a session of the stream: a lan
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.held import HELD, held_failures
 from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown, settle
+from exactlyonce.ledger.replay_decisions import ReplayDecision, decided_by, record_decision, why_decided
 from exactlyonce.ledger.replay_rules import Piece, RangeKey, claimed, is_held, parted, why_not
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
 
@@ -97,11 +98,16 @@ def claim_ranges(ledger: Ledger, claim: ReplayClaim, wanted: Collection[RangeKey
             return _claimed_of_backfill(transaction, claim)
         held = {RangeKey.of(row): row for row in held_failures(transaction, claim.stream_id)}
         absent = [f"The range {key} is not in quarantine." for key in sorted(wanted) if key not in held]
-        reasons = {key: why_not(held[key], stream.life) for key in sorted(wanted) if key in held}
+        reasons = {key: _why_not_taken(held[key], stream.life) for key in sorted(wanted) if key in held}
         rows = tuple(claimed(held[key], claim.token) for key, reason in reasons.items() if reason is None)
         if rows:
             transaction.write_failures(claim.stream_id, rows)
         return Claimed(rows, (*absent, *(reason for reason in reasons.values() if reason is not None)))
+
+
+def _why_not_taken(row: FailureRow, life: str) -> str | None:
+    """What a replay has decided is settled before anybody takes it: its rows may be in the sink."""
+    return next(iter(why_decided([row])), None) or why_not(row, life)
 
 
 def _claimed_of_backfill(transaction: LedgerTransaction, claim: ReplayClaim) -> Claimed:
@@ -158,6 +164,29 @@ def land_pieces(
     return _settled(ledger, claim, pieces, changed, write_there)
 
 
+def decide_pieces(ledger: Ledger, claim: ReplayClaim, pieces: Sequence[Piece], decision: ReplayDecision) -> None:
+    """Decide that the load of one chunk is committed, in one transaction that compares its ranges with what was claimed.
+
+    From then on the ranges are no replay's: what becomes of the load settles them. What is behind a piece stays claimed.
+
+    Raises:
+        RangeNotHeld, SinkChanged, TransactionTooLong: nothing was decided, and the load must never be committed.
+        CommitOutcomeUnknown: if the outcome could not be settled; it may be decided.
+    """
+
+    def record(transaction: LedgerTransaction) -> int:
+        require_sink(transaction, claim)
+        record_decision(transaction, claim.stream_id, decision)
+        return 0
+
+    _settled(ledger, claim, pieces, tuple(row for piece in pieces for row in _decided(piece)), record)
+
+
+def _decided(piece: Piece) -> tuple[FailureRow, ...]:
+    decided, *rest = parted(piece, FailureStatus.REPLAYING)
+    return (replace(decided, replay=decided_by(piece.row.replay)), *rest)
+
+
 def give_up(ledger: Ledger, claim: ReplayClaim, piece: Piece, error: str) -> None:
     """Record that records of a range are lost: the source does not hold them any more. The rest of it stays claimed.
 
@@ -211,7 +240,7 @@ def _has_changed(ledger: Ledger, claim: ReplayClaim, changed: Sequence[FailureRo
     with ledger.transaction() as transaction:
         transaction.lock_stream(claim.stream_id, Lock.UPDATE)
         # What is left of a range may be another replay's by now; what this one has ended is not.
-        ended = [row for row in changed if row.status is not FailureStatus.REPLAYING]
+        ended = [row for row in changed if row.status is not FailureStatus.REPLAYING or row.is_decided]
         if claim.backfill and all(row.status is FailureStatus.REPLAYED for row in ended):
             backfill = transaction.read_backfill(claim.stream_id, claim.backfill)
             return backfill is not None and all(backfill.has_landed(row) for row in ended)

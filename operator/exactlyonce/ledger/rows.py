@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import ClassVar
 
 from exactlyonce.bounded_json import parse_json
 from exactlyonce.ledger.decided import DecidedBatch
@@ -172,8 +173,11 @@ class FailureRow:
 
     What is quarantined also says which records these were, so that a replay reads no other ones: the id of the origin, the
     fingerprint of the last record, and the life of the stream (`StreamRow.life`). They are empty where an earlier release has
-    written the row, and the id or the fingerprint also where the source had none. `replay` is the replay that has claimed it.
+    written the row, and the id or the fingerprint also where the source had none. `replay` is the replay that has claimed it;
+    behind its token stands `DECIDED` where its rows are to be committed in a sink of two phases, and may be by now.
     """
+
+    DECIDED: ClassVar[str] = " decided"
 
     batch: BatchNumber
     partition: Partition
@@ -187,6 +191,11 @@ class FailureRow:
     fingerprint: Fingerprint | None = None
     life: str = ""
     replay: str = ""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a replay has decided that its rows are committed, and nothing has been recorded of what became of them."""
+        return self.status is FailureStatus.REPLAYING and self.replay.endswith(self.DECIDED)
 
     @property
     def passed_over(self) -> bool:

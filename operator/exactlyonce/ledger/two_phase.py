@@ -14,6 +14,7 @@ from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
+from exactlyonce.ledger.replay_decisions import ReplayDecision, decisions_in
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -71,6 +72,19 @@ def read_decided(ledger: Ledger, permit: Permit) -> DecidedBatch | None:
     with ledger.transaction() as transaction:
         fence(transaction, permit, Lock.SHARE)
         return transaction.read_decided(permit.stream_id)
+
+
+@rerun_after_lost_race
+def read_all_decided(ledger: Ledger, permit: Permit) -> tuple[DecidedBatch | None, tuple[ReplayDecision, ...]]:
+    """Return the decided batch as `read_decided` does, and what replays have decided.
+
+    Raises:
+        Fenced: if this process may not land any more.
+    """
+    with ledger.transaction() as transaction:
+        fence(transaction, permit, Lock.SHARE)
+        decided = transaction.read_decided(permit.stream_id)
+        return decided, decisions_in(transaction.read_replayed(permit.stream_id))
 
 
 @rerun_after_lost_race

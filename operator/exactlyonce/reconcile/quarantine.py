@@ -45,10 +45,12 @@ def after_too_many_failures(
     """
     if not recovery.on_poison_batch.continues:
         return None
+    row = None if view is None else view.batch(poison)
     again = before if before is not None and before.batch == poison else None
+    if again is not None and row is not None and Positions.from_json(again.until) != row.ranges.ends:
+        again = None  # somebody wrote over Spark's plan, so the driver had another batch of this number before it
     if again is not None and not again.bisect:
         return NotQuarantined("It was to be quarantined, and that has failed as well.")
-    row = None if view is None else view.batch(poison)
     if view is None or row is None or row.status not in (BatchStatus.IN_PROGRESS, BatchStatus.FAILED):
         return RunAgain()
     if view.stream.stateful:

@@ -20,6 +20,9 @@ from exactlyonce.positions.ranges import BatchNumber, Partition
 MOST_RANGES = 2000
 """Of one replay: all of them stand in the ConfigMap of each attempt, which holds a megabyte."""
 
+MOST_WIDE_RANGES = 500
+"""The same of ranges whose positions count no records: each has two of up to 87 digits, and stands there twice."""
+
 MOST_SHOWN = 100
 MOST_LOOKED_AT = 10_000
 """Dead letters, of a dry run."""
@@ -41,7 +44,7 @@ def batches_of(asked: FailedRanges) -> tuple[BatchNumber, ...] | None:
 def chosen(
     asked: FailedRanges, kept: Sequence[RecordedFailure], stream_id: str, life: str
 ) -> tuple[RecordedFailure, ...]:
-    """Return the ranges that are asked for, earliest first; the first MOST_RANGES of them.
+    """Return the ranges that are asked for, earliest first; the first MOST_RANGES of them, or MOST_WIDE_RANGES.
 
     Behind them come those of one record, of which the ones that were tried longest ago are first: however many fail each
     time, the next replay tries others.
@@ -60,7 +63,8 @@ def chosen(
         and (not asked.ids or it.identifier in asked.ids)
         and asked.admits(it.changed_at, it.row.error)
     ]
-    return tuple(sorted(found, key=_in_turn)[:MOST_RANGES])
+    most = MOST_RANGES if all(counts_records(it.row.until_offset) for it in found) else MOST_WIDE_RANGES
+    return tuple(sorted(found, key=_in_turn)[:most])
 
 
 def _in_turn(kept: RecordedFailure) -> tuple[bool, datetime, tuple[bool, RangeKey]]:

@@ -16,7 +16,7 @@ from exactlyonce.bounded_text import one_line
 from exactlyonce.launch.asked_ranges import Amount, Kind, Tally
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayReport
-from exactlyonce.reconcile.replay_choice import MOST_RANGES
+from exactlyonce.reconcile.replay_choice import MOST_RANGES, MOST_WIDE_RANGES
 
 SUSPENDED = "The stream is suspended; what is left is replayed when it is resumed."
 SINK_CHANGED = (
@@ -199,9 +199,10 @@ def outcome(counted: Tally) -> str:
     amount = counted.records
     counts = zip((amount.put_back, amount.lost, amount.read_again), _PARTS[counted.kind], strict=False)
     rest = "".join(f"; {count} {'is' if count == 1 else 'are'} {words}" for count, words in counts if count)
+    most = MOST_WIDE_RANGES if counted.counts_no_records else MOST_RANGES
     more = (
-        f" One replay takes {MOST_RANGES} ranges; another one takes what else is in quarantine."
-        if counted.kind is Kind.FAILURES and counted.ranges.asked >= MOST_RANGES
+        f" One replay takes {most} ranges; another one takes what else is in quarantine."
+        if counted.kind is Kind.FAILURES and counted.ranges.asked >= most
         else ""
     )
     named = f" In quarantine: {', '.join(counted.held)}." if counted.held else ""

@@ -25,6 +25,7 @@ from tests.simulation.mutations import (
     object_log,
     quarantines,
     replayed_files,
+    replayed_loads,
     replayed_tables,
     replays,
     resets,
@@ -123,6 +124,12 @@ MUTATIONS: dict[str, Mutation] = {
         replayed_files.what_a_batch_has_taken_over_stays,
         replayed_files.what_a_replay_has_landed_is_no_batchs,
         replayed_files.what_no_batch_has_taken_over_does_not_count,
+        replayed_loads.a_replay_commits_its_load_before_the_decision,
+        replayed_loads.a_replay_decides_what_it_does_not_hold,
+        replayed_loads.what_a_replay_has_decided_is_taken_by_the_next,
+        replayed_loads.a_forgotten_load_of_a_replay_counts_as_aborted,
+        replayed_loads.a_forgotten_load_of_a_replay_counts_as_landed,
+        replayed_loads.an_aborted_load_of_a_replay_has_landed,
         replayed_tables.a_batch_is_committed_without_what_it_took_over,
         replayed_tables.what_a_batch_took_over_is_committed_in_a_version_of_its_own,
         replayed_tables.what_a_batch_takes_over_is_taken_before_the_batch_lands,
@@ -252,6 +259,10 @@ OF_REPLAYED_FILES = frozenset(
 )
 """What only a world can notice in which replays land in files."""
 
+OF_REPLAYED_LOADS = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_loads.__name__
+)
+"""What only a world can notice in which replays land in a sink of two phases."""
 OF_REPLAYED_TABLES = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == replayed_tables.__name__
 )

@@ -16,7 +16,7 @@ from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.reconcile import act, reset_offsets
 from exactlyonce.reconcile.asked_reset import AskedReset
-from exactlyonce_spark import landing_elsewhere, two_phase_finish, two_phase_landing
+from exactlyonce_spark import landing_elsewhere, load_outcome, two_phase_finish, two_phase_landing
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import PlannedBatch
@@ -61,7 +61,7 @@ def labels_without_the_epoch() -> Iterator[None]:
 @contextmanager
 def not_found_taken_for_aborted() -> Iterator[None]:
     """Two phases: a load that the sink does not know any more counts as aborted, and its rows are written again."""
-    outcome = two_phase_landing.outcome
+    outcome = load_outcome.outcome
 
     def certain(target: TwoPhaseTarget, committable: Committable) -> LoadState:
         state = outcome(target, committable)

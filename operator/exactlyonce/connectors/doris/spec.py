@@ -13,7 +13,7 @@ from exactlyonce.connectors.doris.advice import advice
 from exactlyonce.connectors.doris.columns import Column, Columns, columns_of
 from exactlyonce.connectors.doris.load_properties import LoadProperties
 from exactlyonce.connectors.doris.staging import RULES as STAGING_RULES
-from exactlyonce.connectors.doris.staging import Load, LoadSize, StagingLocation, bytes_of
+from exactlyonce.connectors.doris.staging import SEQUENCE_COLUMN, Load, LoadSize, StagingLocation, bytes_of
 from exactlyonce.connectors.manifest_rules import manifest_rules
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, cel_text, matches
@@ -222,6 +222,21 @@ class DorisSink(Model):
     def commit(self) -> Commit:
         """A batch lands as a whole."""
         return Commit.BATCH
+
+    @property
+    def replay_refusal(self) -> str | None:
+        """Why rows of an earlier batch may not be loaded after those of later ones; of an aggregation the table tells."""
+        if self.write is Write.UPSERT and SEQUENCE_COLUMN not in self.properties:
+            return (
+                f"write: Upsert has no {SEQUENCE_COLUMN} in sink.doris.properties, so that older values would replace newer "
+                "ones; give the table a sequence column, and name it there"
+            )
+        return None
+
+    @property
+    def landing_place(self) -> str:
+        """The table, at the frontends that are named."""
+        return f"doris {self.database}.{self.table} at {', '.join(sorted(self.frontends))}"
 
     @property
     def transaction_timeout(self) -> timedelta:

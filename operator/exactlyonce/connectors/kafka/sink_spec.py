@@ -73,6 +73,10 @@ class KafkaSink(Model):
     two_phases: ClassVar[bool] = True
     folder_field: ClassVar[str | None] = None
     field: ClassVar[str] = "sink.kafka"
+    no_replay: ClassVar[str] = (
+        "its rows are in a transaction that no process but the one that writes them can commit, so nobody could finish what a "
+        "replay that has died had decided"
+    )
 
     bootstrap_servers: str = Field(
         min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."

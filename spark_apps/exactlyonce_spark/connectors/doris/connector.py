@@ -15,6 +15,7 @@ from exactlyonce.connectors.doris.table import DorisTable
 from exactlyonce.errors import SecretMissing
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.schema.model import SecretRef
@@ -24,6 +25,7 @@ from exactlyonce_spark.connectors.doris.exchange import Node
 from exactlyonce_spark.connectors.doris.fit import DorisFit, fit_columns
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.query_client import QueryClient
+from exactlyonce_spark.connectors.doris.replaying import NO_EPOCH, PreparedDorisReplay
 from exactlyonce_spark.connectors.doris.staging_folder import FolderOnS3
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.connectors.doris.tls import trust_of
@@ -105,6 +107,22 @@ class DorisConnector:
         if sink.label_format is LabelFormat.DEFAULT:
             return prepared
         return replace(prepared, published_for=spec.checkpoint.location)
+
+    def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str, secrets: Secrets) -> PreparedDorisReplay:
+        """Look at the table, and require that its servers know two phases.
+
+        Raises:
+            NothingToReplayInto: if the ledger does not know the stream.
+        """
+        sink: object = spec.sink.spec
+        assert isinstance(sink, DorisSink), "the registry gives each connector its own spec"
+        view = ledger.view(stream_id)
+        if view is None:
+            raise NothingToReplayInto(f"The ledger has no row of {stream_id}; start the stream first.")
+        table = prepared_doris(sink, secrets, LoadLabels(stream_id, view.stream.token), NO_EPOCH).table
+        # A chunk that is too large for Doris is tried with half of its records.
+        loads = Loads(client_of(sink, secrets), sink.retries + 1, shrinks=True)
+        return PreparedDorisReplay(sink, loads, table, stream_id, view.stream.token)
 
 
 def prepared_doris(sink: DorisSink, secrets: Secrets, labels: LoadLabels, epoch: Epoch) -> PreparedDoris:
