@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
+from exactlyonce.positions.ranges import OffsetRange, Partition
+from exactlyonce_spark.connectors.files.dividing import FolderDivider
 from exactlyonce_spark.progress import ProgressFile
-from exactlyonce_spark.replay_progress import touching
+from exactlyonce_spark.replay_progress import touching, with_looks
 
 
 @dataclass
@@ -68,3 +71,18 @@ def test_each_named_point_is_a_touch() -> None:
     for point in ("replay.claimed", "replay.begun", "replay.landed"):
         file.passed(point)
     assert file.count == 3
+
+
+def test_a_file_that_takes_long_to_count_shows_progress_while_it_is_counted_though_no_job_runs() -> None:
+    """The limit may be a minute (driver.progressTimeout): a pod that counts a large file is none that hangs."""
+    file, signs = SourceFile("large.json", 1 << 40, 1), set[str]()
+
+    def counts(_file: object) -> Iterator[int]:
+        for _ in range(5):
+            signs.add(with_looks("", divider))
+            yield 2000
+
+    divider = FolderDivider("/lake", lambda _start, _end: (file,), counts)
+    divider.first(Partition("/lake", 0), OffsetRange(NOTHING_READ, after(NOTHING_READ, [file])), 100)
+    assert len(signs) == 5
+    assert with_looks("1 read: 5", None) == "1 read: 5"
