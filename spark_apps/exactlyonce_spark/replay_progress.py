@@ -22,6 +22,16 @@ def with_looks(work: str, divider: RangeDivider | None) -> str:
     return work if divider is None else f"{work} {divider.looked_at}"
 
 
+def waiting(progress: ProgressFile, wait: Callable[[float], bool], seconds: float) -> bool:
+    """Wait until `wait` says that the end is asked for, at most so long; who waits for the limit of a replay does not hang."""
+    while seconds > 0:
+        progress.touch()
+        if wait(min(seconds, LOOK_SECONDS)):
+            return True
+        seconds -= LOOK_SECONDS
+    return False
+
+
 @contextmanager
 def touching(progress: ProgressFile, work: Callable[[], str], seconds: float = LOOK_SECONDS) -> Iterator[None]:
     """Touch the file whenever `work` returns another text than at the look before, until the block ends."""

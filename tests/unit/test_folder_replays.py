@@ -201,8 +201,9 @@ def test_who_replays_a_file_that_is_gone_is_told_what_helps_and_not_what_would_h
     (folder.path / "2.txt").unlink()
     (words,) = folder.replay().told
     assert words.endswith(
-        "is gone. Put it back as it was, with its modification time, and replay again; or give the range up "
-        "(exactlyonce failures give-up)."
+        "is gone. Put it back as it was, with its modification time, and replay again. Where that cannot be done, as on S3, give "
+        "the range up (exactlyonce failures give-up), and put the records into a file of another name: the stream reads that one "
+        "itself."
     )
     assert "maxFilesPerTrigger" not in words, "the stream has continued behind this file"
 
@@ -215,5 +216,7 @@ def test_a_file_that_cannot_be_read_is_told_with_what_helps_a_replay(folder: Fol
     assert outcome.landed == len(ALL)
     (words,) = outcome.told
     assert "is not a whole gzip file" in words
-    assert words.endswith("The stream reads a file of another name itself; then give this range up.")
+    assert (
+        "Or give the range up (exactlyonce failures give-up), and put the records into a file of another name" in words
+    )
     assert "maxFilesPerTrigger" not in words

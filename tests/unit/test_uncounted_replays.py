@@ -23,7 +23,8 @@ from exactlyonce.launch.replay_pod import ReplayOrders, replay_manifests
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
-from exactlyonce.reconcile.stream_replay import finished, outcome, recorded
+from exactlyonce.reconcile.stream_replay import MOST_ENDINGS, AttemptEnd, finished, outcome, recorded
+from exactlyonce.reconcile.stream_replay import after as after_attempt
 from tests.resource_documents import document
 from tests.unit.replay_documents import replay
 
@@ -119,3 +120,14 @@ def test_a_pod_has_the_claim_of_the_checkpoint_where_the_lists_of_a_folder_are_i
     pod = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders).pod
     assert ("persistentVolumeClaim" in json.dumps(pod["spec"]["volumes"])) == mounts
     assert ("/lake" in [it["mountPath"] for it in pod["spec"]["containers"][0]["volumeMounts"]]) == mounts
+
+
+def test_attempts_that_have_landed_parts_are_not_said_to_have_landed_nothing() -> None:
+    """A part is no progress that the operator counts, and four attempts that die behind one end the replay."""
+    rows = [part(0, 1, FailureStatus.REPLAYED), part(1, 3, FailureStatus.QUARANTINED)]
+    status = recorded(ReplayStatus(endings=MOST_ENDINGS - 1), "uid", tally(ASKED, rows), NOW)
+    ended = after_attempt(status, AttemptEnd(None, "The node is on fire"), tally(ASKED, rows), NOW)
+    assert ended.phase is ReplayPhase.FAILED
+    assert ended.message.startswith(
+        "4 attempts in a row ended without landing a whole range; the latest: The node is on"
+    )

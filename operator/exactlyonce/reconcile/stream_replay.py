@@ -134,8 +134,9 @@ def after(status: ReplayStatus, end: AttemptEnd, counted: Tally, now: datetime) 
     endings = 1 if has_landed else status.endings + 1
     changes["endings"] = endings
     if endings >= MOST_ENDINGS:
+        landing = "a whole range" if counted.counts_no_records else "anything"
         message = (
-            f"{endings} attempts in a row ended without landing anything; the latest: {end.words}. {outcome(counted)}"
+            f"{endings} attempts in a row ended without landing {landing}; the latest: {end.words}. {outcome(counted)}"
         )
         return moved(status, ReplayPhase.FAILED, message, now, **changes)
     wait = min(_FIRST_WAIT * 2 ** (endings - 1), _LONGEST_WAIT)

@@ -29,7 +29,7 @@ _IF_IT_STAYS_AWAY = (
 
 
 def without_ways_out(words: str) -> str:
-    """Return what is wrong with a file without what helps its batch: a replay of files that the stream has passed has others."""
+    """Return what is wrong with a file without what helps its batch: a replay of it has other ways out."""
     return words.replace(_IF_IT_STAYS_AWAY, "").replace(PLAN_AGAIN, "").strip()
 
 

@@ -16,13 +16,19 @@ from exactlyonce.positions.ranges import OffsetRange, Partition
 from exactlyonce_spark.connectors.files.source_rows import PlacedFile, placed
 from exactlyonce_spark.replay_parts import PART_BYTES, Divided, Part, Unfit
 
-_PUT_BACK = "Put it back as it was, with its modification time, and replay again; or give the range up (exactlyonce failures give-up)."
-_ANOTHER_NAME = "The stream reads a file of another name itself; then give this range up."
+_OTHERWISE = (
+    "give the range up (exactlyonce failures give-up), and put the records into a file of another name: the stream reads that "
+    "one itself."
+)
+_PUT_BACK = f"Put it back as it was, with its modification time, and replay again. Where that cannot be done, as on S3, {_OTHERWISE}"
+"""With another time it would be a file that changed after it was read, and the stream would halt (`source_plan.unread`)."""
+
+_UNREADABLE = f"Or {_OTHERWISE}"
 
 
 def _words(problem: FileUnreadable | FileVanished | FileChanged) -> str:
     """Return what is wrong with a file, and what helps: the stream has continued behind it, and plans it in no batch again."""
-    return f"{without_ways_out(str(problem))} {_ANOTHER_NAME if isinstance(problem, FileUnreadable) else _PUT_BACK}"
+    return f"{without_ways_out(str(problem))} {_UNREADABLE if isinstance(problem, FileUnreadable) else _PUT_BACK}"
 
 
 @dataclass
