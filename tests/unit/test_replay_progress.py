@@ -88,7 +88,7 @@ def test_a_replay_that_waits_for_its_limit_shows_progress_and_ends_as_soon_as_it
 
 
 def test_a_file_that_takes_long_to_count_shows_progress_while_it_is_counted_though_no_job_runs() -> None:
-    """The limit may be a minute (driver.progressTimeout): a pod that counts a large file is none that hangs."""
+    """The limit may be a minute (driver.progressTimeout): a pod that counts a large file does not hang."""
     file, signs = SourceFile("large.json", 1 << 40, 1), set[str]()
 
     def counts(_file: object) -> Iterator[int]:
