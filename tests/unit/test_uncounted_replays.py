@@ -15,14 +15,16 @@ from exactlyonce.api.stream_replay import parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase, ReplayStatus
 from exactlyonce.cli.local_replay import tell
 from exactlyonce.connectors.files.source_position import SourceFile, after
-from exactlyonce.launch.asked_ranges import AskedRange, parse_asked, render_asked, tally
+from exactlyonce.launch.asked_ranges import MOST_RANGES, AskedRange, parse_asked, render_asked, tally
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.replay_document import ReplayReport
 from exactlyonce.launch.replay_pod import ReplayOrders, replay_manifests
+from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
+from exactlyonce.reconcile.replay_choice import chosen
 from exactlyonce.reconcile.stream_replay import MOST_ENDINGS, AttemptEnd, finished, outcome, recorded
 from exactlyonce.reconcile.stream_replay import after as after_attempt
 from tests.resource_documents import document
@@ -131,3 +133,28 @@ def test_attempts_that_have_landed_parts_are_not_said_to_have_landed_nothing() -
     assert ended.message.startswith(
         "4 attempts in a row ended without landing a whole range; the latest: The node is on"
     )
+
+
+@pytest.mark.parametrize("length", [20, 1000])
+def test_the_ranges_of_a_replay_fit_into_one_config_map_however_long_the_path_of_their_folder_is(length: int) -> None:
+    """The API server takes no ConfigMap of more than 1,048,576 bytes, so the replay would never begin."""
+    place = Partition(f"/{'x' * length}", 0)
+    kept = [
+        RecordedFailure(
+            FailureRow(BatchNumber(number), place, ENDS[2], ENDS[3], FailureStatus.QUARANTINED, "", "", life="1"), NOW
+        )
+        for number in range(MOST_RANGES + 1)
+    ]
+    wanted = parse_replay(replay(), "the test").spec.from_.failures
+    assert wanted is not None
+    found = tuple(AskedRange.of(it.row) for it in chosen(wanted, kept, "orders", "1"))
+    stream = parse_stream(document({**FILES, **ON_A_CLAIM}), "the test")
+    defaults = PodDefaults("spark", Image("registry.example/spark:1", "IfNotPresent", ()))
+    orders = ReplayOrders(found, tuple(RangeKey(it.batch, it.partition, it.from_offset) for it in found))
+    made = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders).config_map
+    assert sum(len(text.encode()) for text in made["data"].values()) < 1_000_000
+    assert (len(found) == MOST_RANGES) == (length == 20)
+    assert len(found) > 300
+    rows = [FailureRow(it.batch, place, ENDS[2], ENDS[3], FailureStatus.REPLAYED, "", "") for it in found]
+    words = outcome(tally(found, rows))
+    assert f"One replay takes {len(found)} ranges; another one takes what else is in quarantine." in words

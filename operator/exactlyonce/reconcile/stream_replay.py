@@ -16,7 +16,6 @@ from exactlyonce.bounded_text import one_line
 from exactlyonce.launch.asked_ranges import Amount, Kind, Tally
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayReport
-from exactlyonce.reconcile.replay_choice import MOST_RANGES
 
 SUSPENDED = "The stream is suspended; what is left is replayed when it is resumed."
 SINK_CHANGED = (
@@ -201,8 +200,8 @@ def outcome(counted: Tally) -> str:
     counts = zip((amount.put_back, amount.lost, amount.read_again), _PARTS[counted.kind], strict=False)
     rest = "".join(f"; {count} {'is' if count == 1 else 'are'} {words}" for count, words in counts if count)
     more = (
-        f" One replay takes {MOST_RANGES} ranges; another one takes what else is in quarantine."
-        if counted.kind is Kind.FAILURES and counted.ranges.asked >= MOST_RANGES
+        f" One replay takes {counted.ranges.asked} ranges; another one takes what else is in quarantine."
+        if counted.kind is Kind.FAILURES and counted.fills_one_replay
         else ""
     )
     named = f" In quarantine: {', '.join(counted.held)}." if counted.held else ""
