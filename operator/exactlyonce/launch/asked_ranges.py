@@ -75,9 +75,6 @@ class AskedRange:
         )
 
 
-_INDENTED_BYTES = 50
-"""What is left of a range stands in lines of its own."""
-
 _Span = TypeVar("_Span", AskedRange, FailureRow)
 
 
@@ -93,7 +90,7 @@ def _rendered(it: AskedRange) -> list[object]:
 
 def bytes_of(it: AskedRange) -> int:
     """Return about how many bytes a ConfigMap takes for a range: as it was asked for, and as what is left of it."""
-    return len(json.dumps(_rendered(it))) + len(json.dumps(_rendered(it)[:4])) + _INDENTED_BYTES
+    return len(json.dumps(_rendered(it))) + len(json.dumps(_rendered(it)[:4])) + 50  # the latter in lines of its own
 
 
 def fills_one_replay(asked: Collection[AskedRange]) -> bool:
