@@ -201,7 +201,7 @@ def test_who_replays_a_file_that_is_gone_is_told_what_helps_and_not_what_would_h
     (folder.path / "2.txt").unlink()
     (words,) = folder.replay().told
     assert words.endswith(
-        "is gone. Put it back as it was, with its modification time, and replay again. Where that cannot be done, as on S3, "
+        "is gone. Put it back as it was, with its modification time, and replay again. Where it cannot be, as on S3, "
         "give the range up (exactlyonce failures give-up), and put the records into a file of another name: the stream reads "
         "that one itself."
     )

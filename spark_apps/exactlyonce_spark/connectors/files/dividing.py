@@ -20,7 +20,9 @@ _OTHERWISE = (
     "give the range up (exactlyonce failures give-up), and put the records into a file of another name: the stream reads that "
     "one itself."
 )
-_PUT_BACK = f"Put it back as it was, with its modification time, and replay again. Where that cannot be done, as on S3, {_OTHERWISE}"
+_PUT_BACK = (
+    f"Put it back as it was, with its modification time, and replay again. Where it cannot be, as on S3, {_OTHERWISE}"
+)
 """With another time it would be a file that changed after it was read, and the stream would halt (`source_plan.unread`)."""
 
 _UNREADABLE = f"Or {_OTHERWISE}"
