@@ -108,7 +108,13 @@ REPLAY = ResourceKind(
     (
         ("Stream", "string", ".spec.stream", "The stream whose records are replayed.", 0),
         ("Phase", "string", ".status.phase", "Where the replay is in its life.", 0),
-        ("Replayed", "integer", ".status.records.replayed", "How many records have landed.", 0),
+        (
+            "Replayed",
+            "integer",
+            ".status.records.replayed",
+            "How many records have landed; empty where positions count no records, and the message counts ranges.",
+            0,
+        ),
         ("Records", "integer", ".status.records.asked", "How many were asked for.", 0),
         (
             "Put-Back",

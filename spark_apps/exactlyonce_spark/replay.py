@@ -35,7 +35,13 @@ from exactlyonce_spark.planned import OriginReplaced
 from exactlyonce_spark.replay_loads import LoadsOfReplay, aborted_where_it_fails, prepared_rows
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.replay_parts import Chunk, Chunks, Expired, PartUnfit, RangeDivider, Unfit
-from exactlyonce_spark.replay_records import RecordReader, RecordsFailed, failing_records
+from exactlyonce_spark.replay_records import (
+    PartMoved,
+    RecordReader,
+    RecordsFailed,
+    failing_records,
+    looked_at_before,
+)
 from exactlyonce_spark.source_check import RecordsLost, RecordsReplaced
 from exactlyonce_spark.target import DeadLetter, PreparedLoad, ReplayTarget
 
@@ -48,7 +54,7 @@ MOST_FAILURES_IN_ALL = 200
 """After so many failing records each range is left in the same way: each costs some fifteen tries, and a replay ends."""
 
 _LOOKS = 5
-"""How often a chunk is read again because retention or a new leader came between; each has another reason."""
+"""How often a chunk is read again because retention, a new leader or a moved file came between; each has another reason."""
 
 log = logging.getLogger("exactlyonce.replay")
 
@@ -116,6 +122,11 @@ class Replay:
                 )
                 if looks >= _LOOKS:
                     raise
+            except PartMoved as problem:
+                looks += 1  # the divider says what became of it
+                if looks >= _LOOKS and problem.__cause__ is not None:
+                    raise problem.__cause__ from None
+                self._chunks.forget()
             except OriginMissing as problem:
                 self._put_aside(chunk.pieces, str(problem))
             except RangeNotHeld as problem:
@@ -139,7 +150,7 @@ class Replay:
         watch = LogWatch(self._source)
         epochs = watch.request_epochs(ranges)
         watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
-        with failing_records():
+        with looked_at_before(self._chunks.is_divided), failing_records():
             rows = prepared_rows(self._target, batch, self._reader.rows(ranges))
             letters = self._reader.malformed(ranges)
         reached("replay.read", batch)

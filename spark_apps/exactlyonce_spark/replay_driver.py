@@ -35,7 +35,7 @@ from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_asked import letters_to_land, ranges_to_land
 from exactlyonce_spark.replay_letters import LetterReplay
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
-from exactlyonce_spark.replay_progress import touching
+from exactlyonce_spark.replay_progress import touching, waiting, with_looks
 from exactlyonce_spark.settings import DocumentUnreadable, DriverSpec
 from exactlyonce_spark.target import WritesAhead
 
@@ -126,15 +126,18 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
         session = start_session(
             DriverSpec(stream_id, spec, document.master, document.spark_conf), ensure_jars(report=log.info)
         )
-        stack.enter_context(touching(ProgressFile.of(os.environ), functools.partial(work_of, session)))
+        divider = reader.divider(session) if isinstance(reader, DividesRanges) else None
+        progress = ProgressFile.of(os.environ)
+        stack.enter_context(touching(progress, lambda: with_looks(work_of(session), divider)))
         streamed = streaming_rows(session, reader, spec, 1)  # it is planned, and never run
         require_rows_of_each_record(streamed)
         columns = prepared.fit(columns_of(streamed), reader.position_columns, deletes=False)
         name = "" if document.backfill is None else document.backfill.name
         claim = ReplayClaim(stream_id, f"{document.by}{uuid.uuid4()}", table.into, name, own)
         target = prepared.target(columns, claim.token)
+        rest = functools.partial(waiting, progress, drain.wait)
         pace = ReplayPace(
-            document.most_at_once, Throttle(document.records_per_second, drain.wait).landed, lambda: drain.asked
+            document.most_at_once, Throttle(document.records_per_second, rest).landed, lambda: drain.asked
         )
         if letters is not None:
             made = SparkLetters(session, reader, letters, spec, columns)
@@ -149,7 +152,6 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
             reached("backfill.planned")
         kind = SparkRows if isinstance(target, WritesAhead) else SparkRecords
         records = kind(session, reader, spec, columns)
-        divider = reader.divider(session) if isinstance(reader, DividesRanges) else None
         replay = Replay(ledger, claim, target, source, records, pace, divider)
         replay.outcome = outcome
         return replay.run(() if document.backfill is not None else ranges_to_land(document, spec, ledger, outcome))

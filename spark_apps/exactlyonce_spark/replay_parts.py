@@ -69,8 +69,17 @@ class RangeDivider(Protocol):
         """
         ...
 
+    def forget(self) -> None:
+        """Look again at what is asked for next: what was found before cannot be read any more."""
+        ...
+
     def text(self, offsets: OffsetRange) -> str:
         """Return a range in words."""
+        ...
+
+    @property
+    def looked_at(self) -> int:
+        """How many records were looked at so far: it grows while a part is looked for, which is a sign of progress."""
         ...
 
 
@@ -116,6 +125,16 @@ class Chunks:
             return found
         pieces = (Piece(piece.row, found.until_offset),)
         return Chunk(pieces, found.records, found.weight, found.is_single, found.name)
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether a divider looks at what is read next."""
+        return self._divider is not None
+
+    def forget(self) -> None:
+        """Look again at what comes next."""
+        if self._divider is not None:
+            self._divider.forget()
 
     def text(self, piece: Piece) -> str:
         """Return partition and range of a piece in words."""

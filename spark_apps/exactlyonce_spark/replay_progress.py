@@ -1,4 +1,4 @@
-"""Whether a replay makes progress: it passes a named point, or a job of its session ends a task or handles a row.
+"""Whether a replay makes progress: it passes a named point, a task ends, a row is handled, or its divider looks at a record.
 
 The main thread waits for Spark while a chunk is read, so another one asks for these signs. It touches the file only where they
 differ from those before: a JVM that is frozen does not answer, and a Python that is frozen does not ask. One that answers and
@@ -12,8 +12,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from exactlyonce_spark.progress import ProgressFile
+from exactlyonce_spark.replay_parts import RangeDivider
 
 LOOK_SECONDS = 5.0
+
+
+def with_looks(work: str, divider: RangeDivider | None) -> str:
+    """Return what Spark has done and what a divider has looked at, which runs no job: a large file takes it a while."""
+    return work if divider is None else f"{work} {divider.looked_at}"
+
+
+def waiting(progress: ProgressFile, wait: Callable[[float], bool], seconds: float) -> bool:
+    """Wait until `wait` says that the end is asked for, at most so long; who waits for the limit of a replay does not hang."""
+    while seconds > 0:
+        progress.touch()
+        if wait(min(seconds, LOOK_SECONDS)):
+            return True
+        seconds -= LOOK_SECONDS
+    return False
 
 
 @contextmanager

@@ -17,6 +17,10 @@ class RecordsFailed(ExactlyOnceError):
     """The rows of some records cannot be made or handed over; fewer of them may do."""
 
 
+class PartMoved(ExactlyOnceError):
+    """A task refuses to read a part that its divider has just looked at: something of it expired, went or was changed since."""
+
+
 class RecordReader(Protocol):
     """Reads exactly given ranges, and makes their rows as the stream does, or as the corrected transform does."""
 
@@ -43,3 +47,17 @@ def failing_records() -> Iterator[None]:
         if ending is not Ending.BATCH_FAILED:
             raise
         raise RecordsFailed(words) from problem
+
+
+@contextmanager
+def looked_at_before(is_divided: bool) -> Iterator[None]:
+    """Tell what is refused of a part that a divider has looked at; that divider says what became of it, in the same words.
+
+    What tasks refuse is no failure of records (`failing_records`), and would end the replay as something that a person mends.
+    """
+    try:
+        yield
+    except Exception as problem:
+        if is_divided and ending_of(problem, in_batch=True)[0] is Ending.REFUSED:
+            raise PartMoved(str(problem)) from problem
+        raise

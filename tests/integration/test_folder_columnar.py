@@ -19,12 +19,16 @@ from pyspark.sql import SparkSession
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.format import Format
 from exactlyonce.connectors.files.source_folder import LocalFolder
+from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ, after
 from exactlyonce.connectors.files.source_spec import KEY, FilesSource
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce.reconcile.loop import Done
 from exactlyonce_spark import formats
 from exactlyonce_spark.connectors.files.source_reader import FolderRecords
+from exactlyonce_spark.connectors.files.source_records import Place
+from exactlyonce_spark.replay_parts import Part, Unfit
+from exactlyonce_spark.replay_records import PartMoved, failing_records, looked_at_before
 from testbed.postgres import Postgres
 from testbed.spark import local_session
 from tests.combinations import in_full
@@ -190,3 +194,25 @@ def test_each_row_lands_once_though_a_driver_is_killed_and_a_damaged_file_is_put
     rig.assert_exactly_once(without=range(300, 600))
     ((error,),) = rig.sql("select error from exactlyonce.failures where status = 'Quarantined'")
     assert f"{rig.incoming}/3.parquet is not a whole Parquet file" in error
+
+
+def test_a_file_that_goes_between_its_count_and_its_task_is_looked_for_again_and_does_not_end_a_replay(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """What the task says comes back through Spark as text: a refusal, which would end a replay as one that a person mends."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.json").write_text('{"id": 1}\n{"id": 2}\n')
+    os.utime(folder / "a.json", (1_700_000_000, 1_700_000_000))
+    reader = reader_of(folder, type="Json", schema="id BIGINT")
+    place = Partition(str(folder), KEY)
+    end = Place.of(reader._options(spark)).planner(FileLimit(9, 1 << 20)).end(NOTHING_READ)
+    divider, span = reader.divider(spark), OffsetRange(NOTHING_READ, end)
+    found = divider.first(place, span, 10)
+    assert isinstance(found, Part)
+    assert found.records == 2
+    (folder / "a.json").unlink()
+    with pytest.raises(PartMoved, match="FileVanished"), looked_at_before(is_divided=True), failing_records():
+        reader.batch(spark, Ranges({place: span})).collect()
+    divider.forget()
+    assert isinstance(divider.first(place, span, 10), Unfit)

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 from exactlyonce.connectors.kinesis.positions import position_of_record
-from exactlyonce.connectors.kinesis.reading import PositionExpired, read_range
+from exactlyonce.connectors.kinesis.reading import read_range
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.positions.ranges import Ranges
@@ -39,11 +39,8 @@ class ShardRecords:
         rows: list[Hashable] = []
         for key, span in ranges.non_empty().items():
             world.simulation.step(f"read {key} {span} for a replay")
-            try:
-                users = read_range(world.client(), TOPIC, str(key.key), span.from_offset, span.until_offset)
-                found = [record_of(user.data) for user in users]
-            except PositionExpired as problem:  # what a task raises fails the chunk
-                raise RecordsFailed(str(problem)) from problem
+            users = read_range(world.client(), TOPIC, str(key.key), span.from_offset, span.until_offset)
+            found = [record_of(user.data) for user in users]
             poison = [place for place in world.poison if world.stream.record(*place) in found]
             if poison and not world.calm and world.random.random() < 0.3:
                 raise RecordsFailed(f"{key} at {poison[0][1]} fails")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -41,6 +41,7 @@ class Folder:
     database: MemoryDatabase
     failing: set[str] = field(default_factory=set)
     reads: list[list[str]] = field(default_factory=list)
+    before_read: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
         self.folder = LocalFolder(str(self.path))
@@ -64,6 +65,7 @@ class Folder:
         (span,) = ranges.values()
         files = self.lists.between(span.from_offset, span.until_offset)
         assert files, "a part ends between two files"
+        self.before_read()
         records = [line.value.decode() for file in files for line in self.folder.lines(file)]
         self.reads.append([file.path for file in files])
         if self.failing.intersection(records):
@@ -82,7 +84,7 @@ class Folder:
         divider = FolderDivider(
             str(self.path),
             files,
-            lambda each: sum(1 for _ in self.folder.lines(each.file)),
+            lambda each: (1 for _ in self.folder.lines(each.file)),
         )
         replay = Replay(
             MemoryLedger(self.database), ReplayClaim(STREAM, "mine"), MemoryTarget(self.database, 0),
@@ -174,3 +176,47 @@ def test_a_file_that_is_not_as_it_was_planned_stays_with_its_name_until_it_is_ba
     os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
     assert folder.replay().landed == 4
     assert folder.landed == ALL
+
+
+@pytest.mark.parametrize("how", ["gone", "written to"])
+def test_a_file_that_goes_between_its_count_and_its_read_costs_itself_and_no_other(folder: Folder, how: str) -> None:
+    """A task refuses to read it (FileVanished, FileChanged): neither does that end the replay, nor is the count believed."""
+    path = folder.path / "2.txt"
+    was, content = path.stat(), path.read_text()
+    folder.before_read = lambda: path.unlink(missing_ok=True) if how == "gone" else path.write_text(content + "2/4\n")
+    outcome = folder.replay()
+    assert (outcome.landed, outcome.failed, outcome.uncounted) == (len(ALL) - 4, 0, 1)
+    assert folder.landed == [record for record in ALL if not record.startswith("2/")]
+    (words,) = outcome.told
+    assert str(path) in words
+
+    folder.before_read = lambda: None
+    path.write_text(content)
+    os.utime(path, ns=(was.st_atime_ns, was.st_mtime_ns))
+    assert folder.replay().landed == 4
+    assert folder.landed == ALL
+
+
+def test_who_replays_a_file_that_is_gone_is_told_what_helps_and_not_what_would_help_a_batch(folder: Folder) -> None:
+    (folder.path / "2.txt").unlink()
+    (words,) = folder.replay().told
+    assert words.endswith(
+        "is gone. Put it back as it was, with its modification time, and replay again. Where it cannot be, as on S3, "
+        "give the range up (exactlyonce failures give-up), and put the records into a file of another name: the stream reads "
+        "that one itself."
+    )
+    assert "maxFilesPerTrigger" not in words, "the stream has continued behind this file"
+
+
+def test_a_file_that_cannot_be_read_is_told_with_what_helps_a_replay(folder: Folder) -> None:
+    whole = folder.path / "6.txt.gz"
+    whole.write_bytes(b"no gzip")
+    folder = Folder(folder.path, MemoryDatabase(Hooks(lambda _: None, lambda _label, may_go: None, lambda: "answered")))
+    outcome = folder.replay()
+    assert outcome.landed == len(ALL)
+    (words,) = outcome.told
+    assert "is not a whole gzip file" in words
+    assert (
+        "Or give the range up (exactlyonce failures give-up), and put the records into a file of another name" in words
+    )
+    assert "maxFilesPerTrigger" not in words

@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
+from exactlyonce.positions.ranges import OffsetRange, Partition
+from exactlyonce_spark.connectors.files.dividing import FolderDivider
 from exactlyonce_spark.progress import ProgressFile
-from exactlyonce_spark.replay_progress import touching
+from exactlyonce_spark.replay_progress import LOOK_SECONDS, touching, waiting, with_looks
 
 
 @dataclass
@@ -68,3 +71,32 @@ def test_each_named_point_is_a_touch() -> None:
     for point in ("replay.claimed", "replay.begun", "replay.landed"):
         file.passed(point)
     assert file.count == 3
+
+
+def test_a_replay_that_waits_for_its_limit_shows_progress_and_ends_as_soon_as_it_is_asked_to() -> None:
+    """A file lands as a whole, so it may be worth more seconds than a replay may show no progress (driver.progressTimeout)."""
+    file, waited, answers = Touches(Path("nowhere")), list[float](), iter((False, False, False, True))
+
+    def wait(seconds: float) -> bool:
+        waited.append(seconds)
+        return next(answers)
+
+    assert not waiting(file, wait, 2.5 * LOOK_SECONDS)
+    assert (file.count, waited) == (3, [LOOK_SECONDS, LOOK_SECONDS, LOOK_SECONDS / 2])
+    assert waiting(file, wait, 100 * LOOK_SECONDS)
+    assert len(waited) == 4
+
+
+def test_a_file_that_takes_long_to_count_shows_progress_while_it_is_counted_though_no_job_runs() -> None:
+    """The limit may be a minute (driver.progressTimeout): a pod that counts a large file does not hang."""
+    file, signs = SourceFile("large.json", 1 << 40, 1), set[str]()
+
+    def counts(_file: object) -> Iterator[int]:
+        for _ in range(5):
+            signs.add(with_looks("", divider))
+            yield 2000
+
+    divider = FolderDivider("/lake", lambda _start, _end: (file,), counts)
+    divider.first(Partition("/lake", 0), OffsetRange(NOTHING_READ, after(NOTHING_READ, [file])), 100)
+    assert len(signs) == 5
+    assert with_looks("1 read: 5", None) == "1 read: 5"

@@ -16,11 +16,11 @@ from exactlyonce.api.resource import ResourceInvalid
 from exactlyonce.api.stream_replay import FailedRanges, parse_replay, read_replays
 from exactlyonce.api.stream_replay_status import REPLAY_TRANSITIONS, ReplayPhase, ReplayStatus, rendered_replay
 from exactlyonce.cli.main import main
-from exactlyonce.launch.asked_ranges import AskedRange, tally
+from exactlyonce.launch.asked_ranges import MOST_RANGES, AskedRange, tally
 from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
-from exactlyonce.reconcile.replay_choice import MOST_RANGES, RangesRefused, batches_of, chosen
+from exactlyonce.reconcile.replay_choice import RangesRefused, batches_of, chosen
 from exactlyonce.reconcile.stream_replay import outcome
 from exactlyonce.schema.constraints import VALIDATIONS
 from scripts import generate_crd, resource_kinds

@@ -16,7 +16,7 @@ from exactlyonce.api.stream_replay import FailedRanges, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase, ReplayStatus
 from exactlyonce.cli.local_replay import tell
 from exactlyonce.connectors.files.source_position import SourceFile, after
-from exactlyonce.launch.asked_ranges import AskedRange, parse_asked, render_asked, tally
+from exactlyonce.launch.asked_ranges import MOST_RANGES, AskedRange, parse_asked, render_asked, tally
 from exactlyonce.launch.driver_document import Image
 from exactlyonce.launch.pod_settings import PodDefaults
 from exactlyonce.launch.replay_document import ReplayReport
@@ -25,8 +25,9 @@ from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
-from exactlyonce.reconcile.replay_choice import MOST_WIDE_RANGES, chosen
-from exactlyonce.reconcile.stream_replay import finished, outcome, recorded
+from exactlyonce.reconcile.replay_choice import chosen
+from exactlyonce.reconcile.stream_replay import MOST_ENDINGS, AttemptEnd, finished, outcome, recorded
+from exactlyonce.reconcile.stream_replay import after as after_attempt
 from tests.resource_documents import document
 from tests.unit.replay_documents import replay
 
@@ -102,21 +103,24 @@ def test_what_was_asked_for_is_carried_whole_and_its_id_can_be_asked_for() -> No
     assert found.spec.from_.failures.ids == (identifier,)
 
 
+MANY = 2000
+
+
 def test_an_attempt_carries_no_more_wide_ranges_than_a_config_map_holds() -> None:
     width = ENDS[3]
     long = Partition("/" + "folder/" * 40, 0)
     rows = [
         replace(part(0, 3, FailureStatus.QUARANTINED), batch=BatchNumber(each), partition=long, from_offset=width - 1)
-        for each in range(10**6, 10**6 + MOST_WIDE_RANGES + 1)
+        for each in range(10**6, 10**6 + MANY)
     ]
     found = chosen(FailedRanges(), [RecordedFailure(row, NOW) for row in rows], "shop/orders", "")
-    assert len(found) == MOST_WIDE_RANGES
+    assert 0 < len(found) < MANY
     orders = ReplayOrders(tuple(AskedRange.of(it.row) for it in found), tuple(RangeKey.of(it.row) for it in found))
     stream = parse_stream(document(FILES), "the test")
     defaults = PodDefaults("spark", Image("registry.example/spark:1", "IfNotPresent", ()))
     made = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders)
     assert sum(len(text) for text in made.config_map["data"].values()) < 1_000_000
-    assert f"One replay takes {MOST_WIDE_RANGES} ranges" in outcome(tally(orders.asked, [it.row for it in found]))
+    assert f"One replay takes {len(found)} ranges" in outcome(tally(orders.asked, [it.row for it in found]))
 
 
 def test_a_report_names_what_nobody_could_count_and_else_is_what_an_earlier_release_reads() -> None:
@@ -139,3 +143,39 @@ def test_a_pod_has_the_claim_of_the_checkpoint_where_the_lists_of_a_folder_are_i
     pod = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders).pod
     assert ("persistentVolumeClaim" in json.dumps(pod["spec"]["volumes"])) == mounts
     assert ("/lake" in [it["mountPath"] for it in pod["spec"]["containers"][0]["volumeMounts"]]) == mounts
+
+
+def test_attempts_that_have_landed_parts_are_not_said_to_have_landed_nothing() -> None:
+    """A part is no progress that the operator counts, and four attempts that die behind one end the replay."""
+    rows = [part(0, 1, FailureStatus.REPLAYED), part(1, 3, FailureStatus.QUARANTINED)]
+    status = recorded(ReplayStatus(endings=MOST_ENDINGS - 1), "uid", tally(ASKED, rows), NOW)
+    ended = after_attempt(status, AttemptEnd(None, "The node is on fire"), tally(ASKED, rows), NOW)
+    assert ended.phase is ReplayPhase.FAILED
+    assert ended.message.startswith(
+        "4 attempts in a row ended without landing a whole range; the latest: The node is on"
+    )
+
+
+@pytest.mark.parametrize("length", [20, 1000])
+def test_the_ranges_of_a_replay_fit_into_one_config_map_however_long_the_path_of_their_folder_is(length: int) -> None:
+    """The API server takes no ConfigMap of more than 1,048,576 bytes, so the replay would never begin."""
+    place = Partition(f"/{'x' * length}", 0)
+    kept = [
+        RecordedFailure(
+            FailureRow(BatchNumber(number), place, ENDS[2], ENDS[3], FailureStatus.QUARANTINED, "", "", life="1"), NOW
+        )
+        for number in range(MOST_RANGES + 1)
+    ]
+    wanted = parse_replay(replay(), "the test").spec.from_.failures
+    assert wanted is not None
+    found = tuple(AskedRange.of(it.row) for it in chosen(wanted, kept, "orders", "1"))
+    stream = parse_stream(document({**FILES, **ON_A_CLAIM}), "the test")
+    defaults = PodDefaults("spark", Image("registry.example/spark:1", "IfNotPresent", ()))
+    orders = ReplayOrders(found, tuple(RangeKey(it.batch, it.partition, it.from_offset) for it in found))
+    made = replay_manifests(parse_replay(replay(), "the test"), "uid", stream, Epoch(1), defaults, orders).config_map
+    assert sum(len(text.encode()) for text in made["data"].values()) < 1_000_000
+    assert (len(found) == MOST_RANGES) == (length == 20)
+    assert len(found) > 300
+    rows = [FailureRow(it.batch, place, ENDS[2], ENDS[3], FailureStatus.REPLAYED, "", "") for it in found]
+    words = outcome(tally(found, rows))
+    assert f"One replay takes {len(found)} ranges; another one takes what else is in quarantine." in words

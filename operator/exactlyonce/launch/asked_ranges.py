@@ -22,6 +22,12 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus, counts_records
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
 
 MOST_NAMED = 100
+MOST_RANGES = 2000
+"""Of one replay: all of them stand in the ConfigMap of each attempt, which holds a megabyte."""
+
+MOST_BYTES = 900_000
+"""So much of that megabyte may the ranges take. Positions in folders have 87 digits, so 2,000 of a long path would not fit."""
+
 NO_EFFECT = (FailureStatus.LOST, FailureStatus.GIVEN_UP)
 """What is counted as lost: what no replay has landed, and none will unless a person asks for it."""
 
@@ -80,6 +86,17 @@ def render_asked(asked: Iterable[AskedRange]) -> str:
 def _rendered(it: AskedRange) -> list[object]:
     origin_id = [it.origin_id] if it.origin_id else []
     return [it.batch, it.partition.origin, it.partition.key, it.from_offset, it.until_offset, *origin_id]
+
+
+def bytes_of(it: AskedRange) -> int:
+    """Return about how many bytes a ConfigMap takes for a range: as it was asked for, and as what is left of it."""
+    return len(json.dumps(_rendered(it))) + len(json.dumps(_rendered(it)[:4])) + 50  # the latter in lines of its own
+
+
+def fills_one_replay(asked: Collection[AskedRange]) -> bool:
+    """Whether one replay may have left out others, since it takes no more ranges than these."""
+    sizes = [bytes_of(it) for it in asked]
+    return len(sizes) >= MOST_RANGES or (bool(sizes) and sum(sizes) + max(sizes) > MOST_BYTES)
 
 
 def parse_asked(text: str) -> tuple[AskedRange, ...]:
@@ -147,6 +164,7 @@ class Tally:
     kind: Kind = Kind.FAILURES
     held: tuple[str, ...] = ()
     counts_no_records: bool = False
+    fills_one_replay: bool = False
 
     @property
     def is_done(self) -> bool:
@@ -175,7 +193,10 @@ def tally(asked: Collection[AskedRange], rows: Iterable[FailureRow]) -> Tally:
     counted = {it: counts if it.counts_records else _whole(counts) for it, counts in found.items()}
     uncounted = any(not it.counts_records for it in asked)
     return Tally(
-        *_amounts(counted), held=tuple(str(key) for key in sorted(keys)[:MOST_NAMED]), counts_no_records=uncounted
+        *_amounts(counted),
+        held=tuple(str(key) for key in sorted(keys)[:MOST_NAMED]),
+        counts_no_records=uncounted,
+        fills_one_replay=fills_one_replay(asked),
     )
 
 

@@ -11,17 +11,12 @@ from exactlyonce.api.stream_replay import FailedRanges
 from exactlyonce.api.stream_replay_status import ShownRange
 from exactlyonce.bounded_text import one_line, some_of
 from exactlyonce.errors import Refused
+from exactlyonce.launch.asked_ranges import MOST_BYTES, MOST_RANGES, AskedRange, bytes_of
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure, RecordedLetter
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, in_replay_order, why_not
 from exactlyonce.ledger.rows import counts_records
 from exactlyonce.positions.ranges import BatchNumber, Partition
-
-MOST_RANGES = 2000
-"""Of one replay: all of them stand in the ConfigMap of each attempt, which holds a megabyte."""
-
-MOST_WIDE_RANGES = 500
-"""The same of ranges whose positions count no records: each has two of up to 87 digits, and stands there twice."""
 
 MOST_SHOWN = 100
 MOST_LOOKED_AT = 10_000
@@ -44,7 +39,7 @@ def batches_of(asked: FailedRanges) -> tuple[BatchNumber, ...] | None:
 def chosen(
     asked: FailedRanges, kept: Sequence[RecordedFailure], stream_id: str, life: str
 ) -> tuple[RecordedFailure, ...]:
-    """Return the ranges that are asked for, earliest first; the first MOST_RANGES of them, or MOST_WIDE_RANGES.
+    """Return the ranges that are asked for, earliest first; as many as the ConfigMap of an attempt holds.
 
     Behind them come those of one record, of which the ones that were tried longest ago are first: however many fail each
     time, the next replay tries others.
@@ -63,8 +58,16 @@ def chosen(
         and (not asked.ids or it.identifier in asked.ids)
         and asked.admits(it.changed_at, it.row.error)
     ]
-    most = MOST_RANGES if all(counts_records(it.row.until_offset) for it in found) else MOST_WIDE_RANGES
-    return tuple(sorted(found, key=_in_turn)[:most])
+    return _as_many_as_fit(sorted(found, key=_in_turn))
+
+
+def _as_many_as_fit(found: Sequence[RecordedFailure]) -> tuple[RecordedFailure, ...]:
+    size = 0
+    for place, kept in enumerate(found[:MOST_RANGES]):
+        size += bytes_of(AskedRange.of(kept.row))
+        if size > MOST_BYTES:
+            return tuple(found[:place])
+    return tuple(found[:MOST_RANGES])
 
 
 def _in_turn(kept: RecordedFailure) -> tuple[bool, datetime, tuple[bool, RangeKey]]:

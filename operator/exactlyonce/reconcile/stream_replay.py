@@ -16,7 +16,6 @@ from exactlyonce.bounded_text import one_line
 from exactlyonce.launch.asked_ranges import Amount, Kind, Tally
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayReport
-from exactlyonce.reconcile.replay_choice import MOST_RANGES, MOST_WIDE_RANGES
 
 SUSPENDED = "The stream is suspended; what is left is replayed when it is resumed."
 SINK_CHANGED = (
@@ -134,8 +133,9 @@ def after(status: ReplayStatus, end: AttemptEnd, counted: Tally, now: datetime) 
     endings = 1 if has_landed else status.endings + 1
     changes["endings"] = endings
     if endings >= MOST_ENDINGS:
+        landing = "a whole range" if counted.counts_no_records else "anything"
         message = (
-            f"{endings} attempts in a row ended without landing anything; the latest: {end.words}. {outcome(counted)}"
+            f"{endings} attempts in a row ended without landing {landing}; the latest: {end.words}. {outcome(counted)}"
         )
         return moved(status, ReplayPhase.FAILED, message, now, **changes)
     wait = min(_FIRST_WAIT * 2 ** (endings - 1), _LONGEST_WAIT)
@@ -199,10 +199,9 @@ def outcome(counted: Tally) -> str:
     amount = counted.records
     counts = zip((amount.put_back, amount.lost, amount.read_again), _PARTS[counted.kind], strict=False)
     rest = "".join(f"; {count} {'is' if count == 1 else 'are'} {words}" for count, words in counts if count)
-    most = MOST_WIDE_RANGES if counted.counts_no_records else MOST_RANGES
     more = (
-        f" One replay takes {most} ranges; another one takes what else is in quarantine."
-        if counted.kind is Kind.FAILURES and counted.ranges.asked >= most
+        f" One replay takes {counted.ranges.asked} ranges; another one takes what else is in quarantine."
+        if counted.kind is Kind.FAILURES and counted.fills_one_replay
         else ""
     )
     named = f" In quarantine: {', '.join(counted.held)}." if counted.held else ""

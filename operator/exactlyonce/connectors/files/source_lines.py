@@ -23,6 +23,15 @@ PLAN_AGAIN = (
 )
 """The ways out for a file that is not what its batch was planned with."""
 
+_IF_IT_STAYS_AWAY = (
+    "If the file stays away, the next driver names the list to remove, so that nobody misses its records unseen."
+)
+
+
+def without_ways_out(words: str) -> str:
+    """Return what is wrong with a file without what helps its batch: a replay of it has other ways out."""
+    return words.replace(_IF_IT_STAYS_AWAY, "").replace(PLAN_AGAIN, "").strip()
+
 
 class FileVanished(Refused):
     """A file that a batch was planned with is gone."""
@@ -93,10 +102,7 @@ def lines_of(named: str, name: str, opened: BinaryIO) -> Iterator[Line]:
 
 def vanished(named: str) -> FileVanished:
     """Return the error for a file that was planned into a batch and is gone."""
-    return FileVanished(
-        f"{named} was planned into a batch and is gone. {PLAN_AGAIN} If the file stays away, the next driver names the list "
-        "to remove, so that nobody misses its records unseen."
-    )
+    return FileVanished(f"{named} was planned into a batch and is gone. {PLAN_AGAIN} {_IF_IT_STAYS_AWAY}")
 
 
 def changed(told: str) -> FileChanged:

@@ -6,27 +6,45 @@ has. Each file is read once to count its records, and the read proves that it st
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
-from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished
+from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, without_ways_out
 from exactlyonce.connectors.files.source_plan import FileChanged
 from exactlyonce.connectors.files.source_position import SourceFile, after, shown
 from exactlyonce.positions.ranges import OffsetRange, Partition
 from exactlyonce_spark.connectors.files.source_rows import PlacedFile, placed
 from exactlyonce_spark.replay_parts import PART_BYTES, Divided, Part, Unfit
 
+_OTHERWISE = (
+    "give the range up (exactlyonce failures give-up), and put the records into a file of another name: the stream reads that "
+    "one itself."
+)
+_PUT_BACK = (
+    f"Put it back as it was, with its modification time, and replay again. Where it cannot be, as on S3, {_OTHERWISE}"
+)
+"""With another time it would be a file that changed after it was read, and the stream would halt (`source_plan.unread`)."""
+
+_UNREADABLE = f"Or {_OTHERWISE}"
+
+
+def _words(problem: FileUnreadable | FileVanished | FileChanged) -> str:
+    """Return what is wrong with a file, and what helps: the stream has continued behind it, and plans it in no batch again."""
+    return f"{without_ways_out(str(problem))} {_UNREADABLE if isinstance(problem, FileUnreadable) else _PUT_BACK}"
+
 
 @dataclass
 class FolderDivider:
     """A `RangeDivider` of one folder.
 
-    `files` returns the files between two positions, and `records_in` counts the records of one as tasks read them.
+    `files` returns the files between two positions, and `counts_in` the numbers of records of one, part by part as tasks read
+    them.
     """
 
     location: str
     files: Callable[[int, int], tuple[SourceFile, ...]]
-    records_in: Callable[[PlacedFile], int]
+    counts_in: Callable[[PlacedFile], Iterable[int]]
+    looked_at: int = 0
     _until: int | None = None
     _placed: list[PlacedFile] = field(default_factory=list)
     _counted: dict[SourceFile, int] = field(default_factory=dict)
@@ -48,7 +66,7 @@ class FolderDivider:
             except (FileUnreadable, FileVanished, FileChanged) as problem:
                 if taken:
                     break
-                return Unfit(after(each.position, [each.file]), str(problem), self._named(each))
+                return Unfit(after(each.position, [each.file]), _words(problem), self._named(each))
             size += each.file.size_bytes
             if taken and (weight + max(1, count) > most or size > PART_BYTES):
                 break
@@ -62,6 +80,11 @@ class FolderDivider:
             len(taken) == 1,
             self._named(taken[0], f" ({records} records)"),
         )
+
+    def forget(self) -> None:
+        """Count again: a file that was counted has gone since, or was written to."""
+        self._until = None
+        self._counted.clear()
 
     def text(self, offsets: OffsetRange) -> str:
         """Return a range as counts of files."""
@@ -77,7 +100,11 @@ class FolderDivider:
         if each.file.is_left_out:
             return 0  # no task is given it
         if each.file not in self._counted:
-            self._counted[each.file] = self.records_in(each)
+            found = 0
+            for count in self.counts_in(each):
+                found += count
+                self.looked_at += count
+            self._counted[each.file] = found
         return self._counted[each.file]
 
     def _named(self, each: PlacedFile, count: str = "") -> str:

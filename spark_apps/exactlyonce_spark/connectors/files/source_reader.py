@@ -111,7 +111,7 @@ class FolderRecords:
 
         place = Place.of(self._options(session))
         planner = place.planner(FileLimit(1, 1))
-        return FolderDivider(self.spec.folder, planner.files, place.records_in)
+        return FolderDivider(self.spec.folder, planner.files, place.counts_in)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

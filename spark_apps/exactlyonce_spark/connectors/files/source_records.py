@@ -149,13 +149,13 @@ class Place:
             return arrow_batches(self.folder(), self.origin, files, self.taken)
         return columnar_batches(self.folder(), self.origin, files, self.kind, to_arrow_schema(schema, timezone="UTC"))
 
-    def records_in(self, each: PlacedFile) -> int:
-        """Return how many records a file has, by reading it as a task does.
+    def counts_in(self, each: PlacedFile) -> Iterator[int]:
+        """Yield how many records a file has, part by part, by reading it as a task does.
 
         Raises:
             FileVanished, FileChanged, FileUnreadable, SourceRefused, SourceUnreachable: as tasks do.
         """
-        return sum(batch.num_rows for batch in self.batches((each,)))
+        return (batch.num_rows for batch in self.batches((each,)))
 
     def _rows_in(self, file: SourceFile) -> int:
         folder = self.folder()

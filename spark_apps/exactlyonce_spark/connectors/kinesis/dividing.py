@@ -38,6 +38,7 @@ class ShardDivider:
 
     client: Callable[[], KinesisClient]
     named: str
+    looked_at: int = 0
     _looked: _Looked | None = None
 
     def first(self, partition: Partition, offsets: OffsetRange, most: int) -> Divided:
@@ -59,6 +60,10 @@ class ShardDivider:
             return Part(offsets.until_offset, 0, 0, is_single=True, name=_NAME)
         return Part(ends[-1], len(ends), len(ends), len(ends) == 1, _NAME)
 
+    def forget(self) -> None:
+        """Read again where a part ends."""
+        self._looked = None
+
     def text(self, offsets: OffsetRange) -> str:
         """Return a range by the numbers of its records."""
         return offsets.text(to_text)
@@ -73,6 +78,7 @@ class ShardDivider:
         size = 0
         for user in read_range(self.client(), self.named, shard, offsets.from_offset, offsets.until_offset):
             record = user.record
+            self.looked_at += 1
             if before is not None:
                 is_of_same = before.sequence_number == record.sequence_number
                 ends.append(record.position if is_of_same else position_after_record(before.sequence_number))
