@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from exactlyonce.reconcile.loop import Done
 from tests.combinations import EVERY_MODE, in_full
 from tests.integration.test_quarantine import POISON, ids_between
 from tests.rig import Rig
+
+pytestmark = pytest.mark.seconds(40)
 
 IDS = 800
 DIVIDES = "select id div if(customer = 'nobody', 0, 1) as id, customer, amount, ts from source"

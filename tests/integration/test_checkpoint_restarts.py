@@ -32,6 +32,8 @@ from tests.combinations import one_or_all
 from tests.restart_table import FAILS, GOES_ON, GOES_ON_WRONGLY, OTHER_QUERIES, Ran
 from tests.s3_stores import BUCKET
 
+pytestmark = pytest.mark.seconds(6)
+
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:

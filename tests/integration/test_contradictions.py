@@ -25,6 +25,8 @@ from tests.command import verdict_now
 from tests.rig import Rig, eventually, running
 from tests.snapshot import snapshot
 
+pytestmark = pytest.mark.seconds(11)
+
 
 @pytest.fixture
 def own_postgres(tmp_path: Path) -> Iterator[Postgres]:

@@ -22,6 +22,8 @@ from exactlyonce_spark.crash_points import LET_GO
 from tests.combinations import in_full
 from tests.rig import Rig, eventually, running
 
+pytestmark = pytest.mark.seconds(10)
+
 LARGE = 2400
 """Records a batch that tasks write."""
 

@@ -30,6 +30,8 @@ from tests.files_rig import RECORDS
 from tests.rig import Rig
 from tests.table_streams import Stream, land_through_deaths, records_told
 
+pytestmark = pytest.mark.seconds(20)
+
 
 @pytest.fixture(scope="module")
 def bucket(s3: S3) -> str:

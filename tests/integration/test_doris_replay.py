@@ -25,6 +25,8 @@ from tests.doris import DATABASE
 from tests.doris_rig import HOUR_SECONDS, DorisRig, EventfulCluster, eventful
 from tests.warm.launcher import warm_environment
 
+pytestmark = pytest.mark.seconds(50)
+
 FAILS = "select id div if(customer = 'nobody', 0, 1) as id, customer, amount from source"
 MENDED = "select id, customer, amount from source"
 

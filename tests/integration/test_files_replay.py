@@ -28,6 +28,8 @@ from tests.combinations import one_or_all
 from tests.rig import Rig
 from tests.warm.launcher import warm_environment
 
+pytestmark = pytest.mark.seconds(60)
+
 FAILS = "select id div if(customer = 'nobody', 0, 1) as id, customer, _topic, _partition, _offset from source"
 MENDED = "select id, customer, _topic, _partition, _offset from source"
 

@@ -52,6 +52,8 @@ from tests.files_deaths import (
 from tests.files_rig import RECORDS, SOURCE, Stream, named_after_day
 from tests.ledgers import STREAM, ledger_on
 
+pytestmark = pytest.mark.seconds(4)
+
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet
+import pytest
 
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.positions.ranges import BatchNumber
@@ -17,6 +18,8 @@ from testbed.kafka import Kafka
 from testbed.postgres import Postgres
 from tests.combinations import in_full
 from tests.rig import Rig
+
+pytestmark = pytest.mark.seconds(20)
 
 
 def files_rig(kafka: Kafka, server: Postgres, folder: Path, name: str, **sink: Any) -> Rig:

@@ -34,6 +34,8 @@ from testbed.spark import local_session
 from tests.combinations import in_full
 from tests.folder_rig import FolderRig
 
+pytestmark = pytest.mark.seconds(26)
+
 SCHEMA = (
     "id BIGINT NOT NULL, small SMALLINT, price DECIMAL(38,18), amount DECIMAL(9,2), ratio DOUBLE, half FLOAT, flag BOOLEAN, "
     "name STRING, bytes BINARY, day DATE, at TIMESTAMP, local_at TIMESTAMP_NTZ, tags ARRAY<STRING>, "

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+import pytest
 
 from exactlyonce.cli.local_replay import run_replay
 from exactlyonce.ledger.replay_rules import RangeKey
@@ -18,6 +19,8 @@ from testbed.postgres import Postgres
 from tests.combinations import in_full, only_in_full
 from tests.folder_rig import FolderRig
 from tests.integration.test_replay import replayed, statuses, warm
+
+pytestmark = pytest.mark.seconds(25)
 
 FAILS = "select id div if(customer = 'nobody', 0, 1) as id, customer from source"
 MENDED = "select id, customer from source"

@@ -18,6 +18,8 @@ from tests.combinations import in_full, only_in_full
 from tests.file_queries import made
 from tests.folder_rig import FolderRig
 
+pytestmark = pytest.mark.seconds(15)
+
 
 def test_each_id_lands_once_though_drivers_are_killed_and_the_checkpoint_is_lost_with_its_lists(
     postgres_18: Postgres, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,8 @@ from tests.files_rig import RECORDS
 from tests.rig import Rig
 from tests.table_streams import Stream, land_through_deaths, records_told
 
+pytestmark = pytest.mark.seconds(20)
+
 TABLE = "shop.orders"
 
 

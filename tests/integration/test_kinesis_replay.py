@@ -21,6 +21,8 @@ from tests.integration.test_replay import replayed, statuses, warm
 from tests.kinesis_in_memory import aggregated
 from tests.kinesis_rig import KinesisRig
 
+pytestmark = pytest.mark.seconds(50)
+
 SMALL = 7
 """Fewer user records than an aggregate has."""
 

@@ -24,6 +24,8 @@ from tests.combinations import in_full, only_in_full
 from tests.integration.test_files_stream import ids_in
 from tests.kinesis_rig import RECORDS_FAULTS, SHARDS, BadDay, Delivered, KinesisRig, Letter, shard
 
+pytestmark = pytest.mark.seconds(23)
+
 ACTIONS = {"DescribeStreamSummary", "GetRecords", "GetShardIterator", "ListShards"}
 """What a stream asks of Kinesis."""
 

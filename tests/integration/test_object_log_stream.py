@@ -24,6 +24,8 @@ from tests.combinations import one_or_all
 from tests.integration.test_files_stream import ids_in, named_for_spark
 from tests.rig import Rig
 
+pytestmark = pytest.mark.seconds(20)
+
 
 def named_by_the_log(rig: Rig, login: Mapping[str, str]) -> list[Path]:
     """The files that readers may count, as a process of its own reads them from the log."""

@@ -14,6 +14,8 @@ from exactlyonce.reconcile.loop import Done, Halted
 from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
+pytestmark = pytest.mark.seconds(13)
+
 BATCH = 100
 BY_CUSTOMER = "SELECT customer, count(*) AS orders, sum(id) AS total FROM source GROUP BY customer"
 # A replayed batch of a query that keeps state is also replayed in test_stateful.py.

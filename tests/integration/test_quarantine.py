@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from exactlyonce.reconcile.loop import Done, Halted
 from tests.combinations import in_full
 from tests.rig import Rig
+
+pytestmark = pytest.mark.seconds(40)
 
 POISON = b'{"id": "not a number", "customer": "nobody"}'
 

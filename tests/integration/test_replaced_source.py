@@ -19,6 +19,8 @@ from testbed.truncation import cut
 from tests.rig import Rig, eventually
 from tests.topics import made, open_transaction, source
 
+pytestmark = pytest.mark.seconds(10)
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner, Result
 
@@ -26,6 +27,8 @@ from tests.combinations import EVERY_MODE, in_full
 from tests.replayed_transforms import OF_EACH_RECORD, OF_MANY
 from tests.rig import Rig
 from tests.warm.launcher import warm_environment
+
+pytestmark = pytest.mark.seconds(30)
 
 FAILS = "select id div if(customer = 'nobody', 0, 1) as id, customer, amount, ts from source"
 MENDED = "select id, customer, amount, ts from source"

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import pytest
 import yaml
 from click.testing import CliRunner, Result
 
@@ -13,6 +14,8 @@ from exactlyonce.cli.main import main
 from exactlyonce.reconcile.loop import Done
 from tests.combinations import in_full
 from tests.rig import Rig
+
+pytestmark = pytest.mark.seconds(40)
 
 AT_ONCE = {"spec.trigger": {"availableNow": True}}
 

@@ -20,6 +20,8 @@ from tests.integration.test_s3_checkpoints import on_s3
 from tests.rig import Rig
 from tests.stateful_queries import BATCH, CHAIN, PYTHON_STATE, WINDOWS, StatefulQuery
 
+pytestmark = pytest.mark.seconds(25)
+
 CHANGELOGS = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"}
 KINDS = [
     pytest.param(CHAIN, ROCKSDB, {}, id="chain, RocksDB"),

@@ -29,6 +29,8 @@ from tests.combinations import in_full, only_in_full
 from tests.rig import Rig
 from tests.s3_stores import BUCKET
 
+pytestmark = pytest.mark.seconds(16)
+
 OLD = "generation-000000-a0"
 """A generation that was superseded years ago."""
 

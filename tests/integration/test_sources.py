@@ -17,6 +17,8 @@ from exactlyonce.reconcile.loop import Done, Halted, Watching
 from tests.combinations import in_full, one_or_all
 from tests.rig import Rig, eventually, running
 
+pytestmark = pytest.mark.seconds(10)
+
 START = "spec.source.kafka.start"
 HOUR_AGO = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
 NOON = int(HOUR_AGO.timestamp()) * 1000

@@ -22,6 +22,8 @@ from tests.stateful_queries import (
     StatefulQuery,
 )
 
+pytestmark = pytest.mark.seconds(10)
+
 assert WINDOWS.module is not None
 TWO_WATERMARKS = WINDOWS.module.replace(
     'rows.withWatermark("ts", "0 seconds")',

@@ -24,6 +24,8 @@ from tests.integration.test_files_replay import FAILS, MENDED, command, ranges, 
 from tests.integration.test_iceberg_stream import login, sink, table_of
 from tests.rig import Rig
 
+pytestmark = pytest.mark.seconds(50)
+
 
 # Of Iceberg by default tests/unit/test_table_replays.py says the same.
 @pytest.mark.parametrize("kind", one_or_all(["delta", "iceberg"]))

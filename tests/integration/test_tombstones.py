@@ -20,6 +20,8 @@ from testbed.spark import local_session
 from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
+pytestmark = pytest.mark.seconds(20)
+
 LARGE = 2400
 """Records a batch that tasks write; the driver writes smaller ones itself."""
 SCHEMA = "id BIGINT NOT NULL, customer STRING"

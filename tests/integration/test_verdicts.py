@@ -14,6 +14,8 @@ from testbed.postgres import Postgres
 from tests.combinations import in_full, only_in_full
 from tests.rig import Rig
 
+pytestmark = pytest.mark.seconds(12)
+
 
 @dataclass(frozen=True)
 class Life:

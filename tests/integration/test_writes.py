@@ -19,6 +19,8 @@ from testbed.postgres import Postgres
 from tests.combinations import in_full, one_or_all
 from tests.rig import Rig
 
+pytestmark = pytest.mark.seconds(10)
+
 Record = dict[str, Any]
 
 LARGE, TINY = 2400, 400
