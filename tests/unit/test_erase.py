@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,8 +18,9 @@ from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.lease import NotLeading
-from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.history import FailureSummary
+from exactlyonce.ledger.replay_decisions import ReplayDecision
 from exactlyonce.ledger.rows import (
     NO_POSITIONS,
     BatchRow,
@@ -48,6 +50,12 @@ class OneRow:
     released: bool = True
     decided: BatchNumber | None = None
     replayed_at: datetime | None = None
+    decisions: tuple[ReplayDecision, ...] = ()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Have the loads that replays have decided read."""
+        yield SimpleNamespace(read_replayed=lambda _: {it.name: it.to_json() for it in self.decisions})
 
     def summed_failures(
         self, stream_id: str, statuses: Collection[FailureStatus], moments: Sequence[datetime]
@@ -275,3 +283,24 @@ def test_an_operator_that_has_lost_the_lease_takes_no_row_away(tmp_path: Path) -
     with pytest.raises(NotLeading):
         erased(ledger, store, lambda: False)
     assert ledger.forgotten == []
+
+
+def decision(number: int) -> ReplayDecision:
+    """Return what a replay has decided of ten records of a batch, in a load with the number."""
+    ranges = Ranges({Partition("orders", 0): OffsetRange(10 * number, 10 * number + 10)})
+    load = Committable(f"exactlyonce:load-{number}", str(number), 10, ranges)
+    return ReplayDecision("mine", DecidedBatch(BatchNumber(6), (load,), sink="db.events at fe:8030"))
+
+
+def test_loads_that_replays_have_decided_and_nobody_has_committed_are_told(tmp_path: Path) -> None:
+    """Their ranges may be in the sink or not, and the record of them goes with the ledger's rows."""
+    left = erased(OneRow(OURS, decisions=tuple(map(decision, range(7)))), location(tmp_path))
+    assert left is not None
+    assert left.startswith(
+        "Replays have decided 7 loads, and nothing says whether the sink has committed them: look there for their rows"
+    )
+    assert "exactlyonce:load-0 (transaction 0, 10 rows of orders-0 [0, 10))" in left
+    assert "db.events at fe:8030" in left
+    assert "load-2" in left
+    assert "load-3" not in left, "an event has room for some"
+    assert "and 4 more" in left

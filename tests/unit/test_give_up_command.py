@@ -214,6 +214,7 @@ def test_a_person_answers_for_a_load_of_a_replay_and_nothing_else_is_changed(fai
     (row,) = claim_ranges(ledger, claim, [RangeKey.of(held)]).rows
     load = Committable("exactlyonce:a", "7", 10, Ranges({P0: OffsetRange(340, 350)}))
     decide_pieces(ledger, claim, [Piece(row, 350)], ReplayDecision("mine", DecidedBatch(BatchNumber(12), (load,))))
+    assert (row_of(failed)["replay"], row_of(failed)["decided"]) == ("mine", True)
     refused = run(failed, "failures give-up", "--id", HELD, *WHY)
     assert (refused.exit_code, "is decided by a replay, and the sink has not said" in refused.stderr) == (1, True)
     listed = run(failed, "failures settle")

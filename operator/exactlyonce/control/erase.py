@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,10 +19,14 @@ from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_of
 from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.ledger.history import FailureHistory
+from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus, LedgerView, StreamRow
 
 _ONE_PASS_SECONDS = 2.0
 """Shorter than what counts as a store that hangs (bulkheads.HANGS_SECONDS): a large checkpoint delays nobody."""
+
+_MOST_LOADS = 3
+"""So many loads of replays are named in the event: it has room for a thousand characters, and a label alone has a hundred."""
 
 
 def erase(
@@ -33,8 +37,8 @@ def erase(
     A resource that only names another one's stream (a copy that was halted for it) takes nothing away, and nothing goes that
     the marker in the location does not say to be this stream's. The rows go last: they tell whose the checkpoint is, if this is
     interrupted. Returns sentences for what is left behind; what only pods of the stream reach is: it has none any more. So is a
-    batch that a driver landed and may not have come to show in the sink, and what a replay landed since: no driver follows that
-    would show it.
+    batch that a driver landed and may not have come to show in the sink, and what a replay landed since, or has decided: no driver follows
+    that would show or commit it.
 
     Raises:
         NotLeading: if the Lease is lost on the way.
@@ -67,8 +71,9 @@ def erase(
     require_lease(assembly.may_act)
     with erasable.at_ledger.entered():
         replayed = _not_taken_over(ledger, view, stream.spec)
+        waiting = _not_committed(read_decisions(ledger, stream.stream_id))
         ledger.forget(stream.stream_id, owner)
-    return " ".join(filter(None, (_unshown(view, stream.spec), replayed, left))) or None
+    return " ".join(filter(None, (_unshown(view, stream.spec), replayed, waiting, left))) or None
 
 
 def _not_taken_over(ledger: FailureHistory, view: LedgerView, spec: StreamSpec) -> str | None:
@@ -85,6 +90,19 @@ def _not_taken_over(ledger: FailureHistory, view: LedgerView, spec: StreamSpec) 
         f"{records} records were landed by replays, in files whose path has a name that begins with replay-, and no batch has "
         "landed since that would show them to readers of the sink's log. Look for these files there, since nothing is left of "
         "their record."
+    )
+
+
+def _not_committed(waiting: Sequence[ReplayDecision]) -> str | None:
+    """Return a sentence for the loads that replays have decided, which nobody commits any more. Performs no I/O."""
+    if not waiting:
+        return None
+    loads = f"{len(waiting)} loads" if len(waiting) > 1 else "a load"
+    more = f"; and {len(waiting) - _MOST_LOADS} more" if len(waiting) > _MOST_LOADS else ""
+    named = "; ".join(f"{str(it.load):.200} in {it.decided.sink}" for it in waiting[:_MOST_LOADS])
+    return (
+        f"Replays have decided {loads}, and nothing says whether the sink has committed them: look there for their rows, since "
+        f"nothing is left of their record but this: {named}{more}."
     )
 
 
