@@ -98,7 +98,7 @@ def test_what_the_stream_reads_again_stays_superseded_though_its_load_is_aborted
 def test_a_reset_into_a_range_that_was_decided_meanwhile_changes_nothing_and_one_behind_it_does(
     ledger: Ledger, stream: NewStream
 ) -> None:
-    first, second = claimed(ledger)
+    first, _ = claimed(ledger)
     decided(ledger, "a", Piece(first, 14))
     raise_epoch(ledger, stream, Epoch(2))
     here = Positions({P0: 20, P1: 20})

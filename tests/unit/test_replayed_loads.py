@@ -70,9 +70,7 @@ def world() -> World:
     return made
 
 
-def replay(
-    world: World, token: str, most: int = 4, wanted: Collection[RangeKey] | None = None
-) -> ReplayOutcome:
+def replay(world: World, token: str, most: int = 4, wanted: Collection[RangeKey] | None = None) -> ReplayOutcome:
     """Run a replay of everything that is in quarantine, or of some ranges."""
     target = StoreReplayTarget(
         StoreTarget(world.store, ReplayLabels(STREAM, "token-1", token), Epoch(0)), Random(token)

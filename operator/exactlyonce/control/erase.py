@@ -99,7 +99,7 @@ def _not_committed(waiting: Sequence[ReplayDecision]) -> str | None:
         return None
     loads = f"{len(waiting)} loads" if len(waiting) > 1 else "a load"
     more = f"; and {len(waiting) - _MOST_LOADS} more" if len(waiting) > _MOST_LOADS else ""
-    named = "; ".join(f"{str(it.load):.200} in {it.decided.sink}" for it in waiting[:_MOST_LOADS])
+    named = "; ".join(f"{it.load!s:.200} in {it.decided.sink}" for it in waiting[:_MOST_LOADS])
     return (
         f"Replays have decided {loads}, and nothing says whether the sink has committed them: look there for their rows, since "
         f"nothing is left of their record but this: {named}{more}."

@@ -210,6 +210,10 @@ def _replace(
             transaction.write_replayed(stream_id, name, left)
 
 
+ASKED_FIRST = "decided by a replay; the next one asks the sink first what became of its load"
+"""What a dry run shows of a range that is decided: nothing is asked of the source for it."""
+
+
 def why_decided(rows: Sequence[FailureRow]) -> tuple[str, ...]:
     """Return a sentence for each range that a replay has decided, whose load has not been settled."""
     return tuple(

@@ -13,6 +13,7 @@ from exactlyonce.bounded_text import one_line, some_of
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure, RecordedLetter
+from exactlyonce.ledger.replay_decisions import ASKED_FIRST
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, in_replay_order, why_not
 from exactlyonce.ledger.rows import counts_records
 from exactlyonce.positions.ranges import BatchNumber, Partition
@@ -107,8 +108,8 @@ class Shown:
 
     @property
     def can_be_replayed(self) -> bool:
-        """Whether nothing forbids it."""
-        return isinstance(self.finding, Held | Gone)
+        """Whether nothing forbids it; of what is decided the sink is asked, and not the source."""
+        return self.kept.row.is_decided or isinstance(self.finding, Held | Gone)
 
     @property
     def lost(self) -> int:
@@ -122,6 +123,8 @@ class Shown:
         return ShownRange(id=self.kept.identifier, records=records, status=str(row.status), found=self._told())
 
     def _told(self) -> str:
+        if self.kept.row.is_decided:
+            return ASKED_FIRST
         match self.finding:
             case None:
                 return one_line(self.words, 300)
