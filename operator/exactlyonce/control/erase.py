@@ -37,8 +37,8 @@ def erase(
     A resource that only names another one's stream (a copy that was halted for it) takes nothing away, and nothing goes that
     the marker in the location does not say to be this stream's. The rows go last: they tell whose the checkpoint is, if this is
     interrupted. Returns sentences for what is left behind; what only pods of the stream reach is: it has none any more. So is a
-    batch that a driver landed and may not have come to show in the sink, and what a replay landed since, or has decided: no driver follows
-    that would show or commit it.
+    batch that a driver landed and may not have come to show in the sink, and what a replay landed since, or has decided: no
+    driver follows that would show or commit it.
 
     Raises:
         NotLeading: if the Lease is lost on the way.
