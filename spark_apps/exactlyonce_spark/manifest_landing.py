@@ -12,6 +12,7 @@ from typing import Any
 from exactlyonce.errors import LandedGone, Refused
 from exactlyonce.ledger.fence import Permit, fence
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.replay_decisions import made_visible, take_visible
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
@@ -39,7 +40,7 @@ def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) ->
             committables = transaction.read_committables(permit.stream_id)
             latest = max(committables, default=None) if target.tells_records else None
             records = _records_of(transaction, permit.stream_id, latest)
-            replayed = transaction.read_replayed(permit.stream_id) if target.takes_replays else {}
+            replayed = made_visible(transaction.read_replayed(permit.stream_id)) if target.takes_replays else {}
         try:
             target.recover(committables, stream.landed_batch, records)
             target.require_replayed(replayed)
@@ -133,7 +134,7 @@ def _taken_over(
     transaction: LedgerTransaction, stream_id: str, target: ManifestTarget, batch: BatchNumber, committable: str
 ) -> str:
     """Return what makes a batch visible, with what replays have landed: readers who follow batches see that with this one."""
-    replayed = transaction.take_replayed(stream_id) if target.takes_replays else {}
+    replayed = take_visible(transaction, stream_id) if target.takes_replays else {}
     return target.with_replayed(batch, committable, replayed) if replayed else committable
 
 

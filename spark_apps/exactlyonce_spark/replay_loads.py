@@ -48,10 +48,16 @@ class DecidesLoads(Protocol):
 
 @dataclass
 class FinishedLoads:
-    """What became of decided loads, and a sentence for each that is not known or whose ranges are in quarantine again."""
+    """What became of decided loads, with a sentence for each whose ranges are in quarantine again, or that nobody knows."""
 
     landed: list[ReplayDecision] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    aborted: list[tuple[ReplayDecision, str]] = field(default_factory=list)
+    waiting: list[tuple[ReplayDecision, str]] = field(default_factory=list)
+
+    @property
+    def told(self) -> list[str]:
+        """The sentences."""
+        return [words for _, words in (*self.aborted, *self.waiting)]
 
 
 @contextmanager
@@ -82,13 +88,24 @@ class LoadsOfReplay:
         self._decided: list[ReplayDecision] = []
 
     def not_finished(self, wanted: Collection[RangeKey], outcome: ReplayOutcome) -> Collection[RangeKey]:
-        """Finish what earlier replays have decided, and return the ranges that have not landed by that."""
+        """Finish what earlier replays have decided, and return the ranges that this one is to take.
+
+        Of a load that the sink has aborted it takes the ranges itself, so nothing is told. What is told of a replay is taken
+        for its failure: of ranges that it was not asked for, its log alone tells.
+        """
         if self._target is None:
             return wanted
         finished = finish_decisions(self._ledger, self._claim.stream_id, self._target.loads)
-        outcome.told += finished.told
-        keys = {key for decision in finished.landed for key in decision.keys}
-        outcome.landed += sum(it.records for it in finished.landed if not set(it.keys).isdisjoint(wanted))
+        outcome.landed += sum(it.records for it in finished.landed if _is_asked(it, wanted))
+        for decision, words in finished.waiting:
+            if _is_asked(decision, wanted):
+                outcome.told.append(words)
+            else:
+                log.warning("%s", words)
+        for _, words in finished.aborted:
+            log.info("%s", words)
+        settled = (*finished.landed, *(decision for decision, _ in finished.waiting))
+        keys = {key for decision in settled for key in decision.keys}
         return [key for key in wanted if key not in keys]
 
     def decide(self, pieces: Sequence[Piece], load: PreparedLoad, records: int) -> None:
@@ -125,6 +142,10 @@ class LoadsOfReplay:
                 log.info("Batch %s: landed %s.", decision.decided.batch, decision.ranges)
 
 
+def _is_asked(decision: ReplayDecision, wanted: Collection[RangeKey]) -> bool:
+    return not set(decision.keys).isdisjoint(wanted)
+
+
 def finish_decisions(
     ledger: Ledger, stream_id: str, target: TwoPhaseTarget, decisions: Sequence[ReplayDecision] | None = None
 ) -> FinishedLoads:
@@ -158,10 +179,11 @@ def _finish(
 ) -> None:
     load, batch, named = decision.load, decision.decided.batch, ", ".join(map(str, decision.keys))
     if not target.is_at(decision.decided.sink):
-        finished.told.append(
+        words = (
             f"A replay has decided the ranges {named}, and their load {load.answered_as} is to be committed by the sink that "
             f"the resource named before ({decision.decided.sink}); name that sink again and run a replay."
         )
+        finished.waiting.append((decision, words))
         return
     state = outcome(target, load)
     reached("replay.commit-answered", batch)
@@ -171,12 +193,13 @@ def _finish(
             finished.landed.append(decision)
         case LoadState.ABORTED:
             settle_decision(ledger, stream_id, decision, is_committed=False)
-            finished.told.append(
+            words = (
                 f"The sink has aborted the load {load.answered_as} of the ranges {named}, as it does with what waits too long: "
                 "they are in quarantine again, and another replay lands them."
             )
+            finished.aborted.append((decision, words))
         case _:
-            finished.told.append(_doubt(decision, named, target.how_to_find_out((load,))))
+            finished.waiting.append((decision, _doubt(decision, named, target.how_to_find_out((load,)))))
             return
     reached("replay.settled", batch)
 

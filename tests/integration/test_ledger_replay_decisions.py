@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
-from exactlyonce.ledger.fence import fence
+from exactlyonce.ledger.fence import NewStream, fence, raise_epoch
 from exactlyonce.ledger.port import Ledger, Lock
+from exactlyonce.ledger.publish import PositionsMoved, Publication, publish
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, decide_pieces, land_pieces, put_back
 from exactlyonce.ledger.replay_decisions import ReplayDecision, answer_decision, read_decisions, settle_decision
 from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
 from tests.ledgers import IDS, P0, P1, STREAM, started
 
 QUARANTINED, REPLAYING, REPLAYED = FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.REPLAYED
@@ -92,6 +93,29 @@ def test_what_the_stream_reads_again_stays_superseded_though_its_load_is_aborted
     settle_decision(ledger, STREAM, decision, is_committed=False)
     assert spans(ledger, QUARANTINED) == [("orders-1", 10, 20, "")]
     assert [span[:3] for span in spans(ledger, FailureStatus.SUPERSEDED)] == [("orders-0", 10, 20)]
+
+
+def test_a_reset_into_a_range_that_was_decided_meanwhile_changes_nothing_and_one_behind_it_does(
+    ledger: Ledger, stream: NewStream
+) -> None:
+    first, _ = claimed(ledger)
+    decided(ledger, "a", Piece(first, 14))
+    raise_epoch(ledger, stream, Epoch(2))
+    here = Positions({P0: 20, P1: 20})
+
+    def reset_to(position: int) -> None:
+        after = LandedPositions(Positions({P0: position, P1: 20}), IDS)
+        publish(
+            ledger,
+            STREAM,
+            Publication(Epoch(2), 2, "/c/g2", BatchNumber(20), here, after, "jane asked for it", resets=True),
+        )
+
+    with pytest.raises(PositionsMoved, match="1/orders-0/10 is decided by a replay"):
+        reset_to(13)
+    assert spans(ledger, FailureStatus.SUPERSEDED) == []
+    reset_to(14)
+    assert [span[:3] for span in spans(ledger, FailureStatus.SUPERSEDED)] == [("orders-0", 14, 20)]
 
 
 def test_a_decision_that_got_an_answer_meanwhile_is_settled_by_who_has_seen_it(ledger: Ledger) -> None:

@@ -18,8 +18,9 @@ from exactlyonce.control.bulkheads import Bulkheads
 from exactlyonce.control.deletion import StillErasing
 from exactlyonce.control.erase import erase
 from exactlyonce.control.lease import NotLeading
-from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.history import FailureSummary
+from exactlyonce.ledger.replay_decisions import ReplayDecision
 from exactlyonce.ledger.rows import (
     NO_POSITIONS,
     BatchRow,
@@ -50,11 +51,13 @@ class OneRow:
     decided: BatchNumber | None = None
     replayed_at: datetime | None = None
     waiting: Sequence[str] = ()
+    decisions: tuple[ReplayDecision, ...] = ()
 
     @contextmanager
     def transaction(self) -> Iterator[Any]:
-        """Return what says which entries of replays no batch has taken over."""
-        yield SimpleNamespace(read_replayed=lambda stream_id: dict.fromkeys(self.waiting, "{}"))
+        """Have the entries of replays read: those that no batch has taken over, and the loads that they have decided."""
+        decided = {it.name: it.to_json() for it in self.decisions}
+        yield SimpleNamespace(read_replayed=lambda _: {**dict.fromkeys(self.waiting, "{}"), **decided})
 
     def summed_failures(
         self, stream_id: str, statuses: Collection[FailureStatus], moments: Sequence[datetime]
@@ -296,3 +299,24 @@ def test_an_operator_that_has_lost_the_lease_takes_no_row_away(tmp_path: Path) -
     with pytest.raises(NotLeading):
         erased(ledger, store, lambda: False)
     assert ledger.forgotten == []
+
+
+def decision(number: int) -> ReplayDecision:
+    """Return what a replay has decided of ten records of a batch, in a load with the number."""
+    ranges = Ranges({Partition("orders", 0): OffsetRange(10 * number, 10 * number + 10)})
+    load = Committable(f"exactlyonce:load-{number}", str(number), 10, ranges)
+    return ReplayDecision("mine", DecidedBatch(BatchNumber(6), (load,), sink="db.events at fe:8030"))
+
+
+def test_loads_that_replays_have_decided_and_nobody_has_committed_are_told(tmp_path: Path) -> None:
+    """Their ranges may be in the sink or not, and the record of them goes with the ledger's rows."""
+    left = erased(OneRow(OURS, decisions=tuple(map(decision, range(7)))), location(tmp_path))
+    assert left is not None
+    assert left.startswith(
+        "Replays have decided 7 loads, and nothing says whether the sink has committed them: look there for their rows"
+    )
+    assert "exactlyonce:load-0 (transaction 0, 10 rows of orders-0 [0, 10))" in left
+    assert "db.events at fe:8030" in left
+    assert "load-2" in left
+    assert "load-3" not in left, "an event has room for some"
+    assert "and 4 more" in left

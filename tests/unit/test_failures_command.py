@@ -103,6 +103,7 @@ def test_a_range_is_told_with_everything_that_is_known_of_it(failed: Path) -> No
         "brokers": "kafka:9092",
         "originId": "id-1",
         "replay": None,
+        "decided": False,
     }
     shown = run(failed, "failures", "--id", "12/orders-0/340").stdout
     assert "Quarantined" in shown

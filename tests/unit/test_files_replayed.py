@@ -21,14 +21,16 @@ from exactlyonce.connectors.files.spec import FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import FilesLost, PathOfAnother
 from exactlyonce.errors import Refused
 from exactlyonce.launch.backfill import BackfillRefused, into_table
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.given_ranges import look_at
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import NothingToReplayInto
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
 from exactlyonce_spark.connectors.files import replaying
 from exactlyonce_spark.connectors.files.replaying import PreparedFolderOfReplay
 from tests.compacted_lake import COLUMNS, Killed
-from tests.ledgers import STREAM
+from tests.ledgers import P0, STREAM
 from tests.replayed_lake import IN_QUARANTINE, KEY, LEDGERS, ReplayedLake, Writer, empty_lake_at, lake_at
 from tests.resource_documents import document
 from tests.simulation.database import MemoryDatabase, MemoryLedger
@@ -70,6 +72,22 @@ def test_what_a_replay_lands_is_listed_at_once_and_shown_to_spark_with_the_next_
     lake.next_driver()
     for names in (lake.listed(), lake.shown()):
         assert lake.ids(names) == lake.own(12) + IN_QUARANTINE
+
+
+@pytest.mark.parametrize("ledger", LEDGERS)
+def test_a_load_that_was_decided_for_the_sink_before_is_no_file_to_anybody(tmp_path: Path, ledger: str) -> None:
+    lake = lake_at(tmp_path, ledger)
+    load = Committable("exactlyonce:a", "7", 10, Ranges({P0: OffsetRange(0, 10)}))
+    decision = ReplayDecision("theirs", DecidedBatch(BatchNumber(1), (load,), sink="db.events at fe:8030"))
+    with lake.ledger.transaction() as transaction:
+        transaction.write_replayed(STREAM, decision.name, decision.to_json())
+    assert lake.replay("mine").told == []
+    assert lake.ids(lake.listed()) == lake.own(4) + IN_QUARANTINE
+    lake.next_driver()
+    lake.land(5, 6)
+    assert lake.ids(lake.shown()) == lake.ids(lake.listed()) == lake.own(6) + IN_QUARANTINE
+    assert lake.orphans() == []
+    assert read_decisions(lake.ledger, STREAM) == (decision,)
 
 
 class ReadCommitted:

@@ -206,23 +206,48 @@ def test_a_mistyped_command_of_a_group_is_answered_with_the_commands_that_it_has
     assert f"{group} has no command 'give_up': its commands are {commands};" in result.stderr
 
 
-def test_a_person_answers_for_a_load_of_a_replay_and_nothing_else_is_changed(failed: Path) -> None:
-    nothing = run(failed, "failures settle")
-    assert (nothing.exit_code, nothing.stdout) == (0, "No load of a replay of shop/orders waits to be committed.\n")
-    held, ledger = keep_life(failed), ledger_of(failed)
-    claim = ReplayClaim(STREAM, "mine")
+def decide(file: Path) -> None:
+    """Have a replay decide the range in quarantine, by a load `exactlyonce:a`."""
+    held, ledger, claim = keep_life(file), ledger_of(file), ReplayClaim(STREAM, "mine")
     (row,) = claim_ranges(ledger, claim, [RangeKey.of(held)]).rows
     load = Committable("exactlyonce:a", "7", 10, Ranges({P0: OffsetRange(340, 350)}))
     decide_pieces(ledger, claim, [Piece(row, 350)], ReplayDecision("mine", DecidedBatch(BatchNumber(12), (load,))))
+
+
+def test_an_event_tells_who_has_answered_for_a_load_of_a_stream_of_a_cluster(
+    failed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decide(failed)
+    opened, told = ledger_of(failed), list[tuple[str, str]]()
+    for module in ("asked_ledger", "give_up"):
+        monkeypatch.setattr(f"exactlyonce.cli.{module}.cluster_of", lambda options: (ClusterOfAPerson(failed), "shop"))
+    monkeypatch.setattr(cluster_offsets, "cluster_ledger", lambda cluster, stream: opened)
+    monkeypatch.setattr(Cluster, "tell", lambda _, stream, reason, words, warning: told.append((reason, words)))
+    settle = ["failures", "settle", "orders", "-n", "shop"]
+    assert CliRunner().invoke(main, settle).exit_code == 0
+    assert CliRunner().invoke(main, [*settle, "--committed", "another"]).exit_code == 1
+    assert not told, "nothing was answered"
+    result = CliRunner().invoke(main, [*settle, "--committed", "exactlyonce:a"])
+    assert result.exit_code == 0, result.output
+    assert told == [("LoadAnswered", "jane@example.org answered Committed for exactlyonce:a of a replay.")]
+
+
+def test_a_person_answers_for_a_load_of_a_replay_and_nothing_else_is_changed(failed: Path) -> None:
+    nothing = run(failed, "failures settle")
+    assert (nothing.exit_code, nothing.stdout) == (0, "No load of a replay of shop/orders waits to be committed.\n")
+    decide(failed)
+    assert (row_of(failed)["replay"], row_of(failed)["decided"]) == ("mine", True)
     refused = run(failed, "failures give-up", "--id", HELD, *WHY)
     assert (refused.exit_code, "is decided by a replay, and the sink has not said" in refused.stderr) == (1, True)
     listed = run(failed, "failures settle")
-    assert listed.stdout.startswith("exactlyonce:a  batch 12: exactlyonce:a (transaction 7, 10 rows of")
+    assert listed.stdout.startswith("batch 12: exactlyonce:a (transaction 7, 10 rows of")
+    assert "answered" not in listed.stdout
     unknown = run(failed, "failures settle", "--aborted", "another")
     assert (unknown.exit_code, "those that wait: exactlyonce:a" in unknown.stderr) == (1, True)
     both = run(failed, "failures settle", "--aborted", "exactlyonce:a", "--committed", "exactlyonce:a")
     assert (both.exit_code, "Give one answer" in both.stderr) == (2, True)
     assert [one.load.answer for one in read_decisions(ledger_of(failed), STREAM)] == [None]
     done = run(failed, "failures settle", "--aborted", "exactlyonce:a")
-    assert (done.exit_code, "is put back into quarantine. Run a replay" in done.stdout) == (0, True)
+    assert (done.exit_code, "its ranges go back into quarantine with the next replay" in done.stdout) == (0, True)
     assert [one.load.answer for one in read_decisions(ledger_of(failed), STREAM)] == [Answer.ABORTED]
+    assert "; answered Aborted, which the next replay or driver acts on" in run(failed, "failures settle").stdout

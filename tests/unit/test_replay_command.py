@@ -16,7 +16,7 @@ from exactlyonce.api.replay import why_not_replayable
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.cli.local_replay import tell
 from exactlyonce.cli.main import main
-from exactlyonce.cli.replay_candidates import examined
+from exactlyonce.cli.replay_candidates import examined, show_ranges
 from exactlyonce.cli.replayed_transform import TransformUnreadable, with_transform
 from exactlyonce.errors import OriginMissing
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
@@ -24,6 +24,7 @@ from exactlyonce.ledger.history import RecordedFailure
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
+from exactlyonce.reconcile.replay_choice import Shown
 from exactlyonce.source.port import SourceNow
 from exactlyonce_spark.replay_driver import Throttle
 from tests.resource_documents import KAFKA_SINK, document
@@ -168,6 +169,27 @@ def test_what_the_source_says_of_many_ranges_is_asked_once_for_each_partition_an
     assert [it.refusal is None for it in told[:5]] == [True] * 5, (
         "what another topic is missing for says nothing of these"
     )
+
+
+def test_of_a_range_that_is_decided_the_source_is_not_asked_and_a_replay_of_it_is_started_all_the_same(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Only a replay, or a driver, asks the sink; a topic that is gone must not keep it from that."""
+    life = SimpleNamespace(stream=SimpleNamespace(life="life-1"))
+    opened = Opened(SimpleNamespace(stream_id="shop/orders"), SimpleNamespace(view=lambda _: life))
+    decided, taken = kept_range("deleted", 0, 10, 20), kept_range("orders", 0, 10, 20)
+    found = [
+        replace(decided, row=replace(decided.row, status=FailureStatus.REPLAYING, replay="mine decided")),
+        replace(taken, row=replace(taken.row, status=FailureStatus.REPLAYING, replay="mine")),
+    ]
+    told = examined(opened, Topics(frozenset({"deleted"})), found)  # type: ignore[arg-type] # as above
+    assert [(it.refusal, it.lost) for it in told] == [(None, 0), (None, 4)]
+    show_ranges(parse_stream(document(), "the test"), told)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "1 of them were taken by another replay" in shown
+    assert "1 of them were decided by another replay, and the sink is asked first about these" in shown
+    in_status = Shown(found[0], None)
+    assert (in_status.can_be_replayed, "decided by a replay" in in_status.rendered().found) == (True, True)
 
 
 def kept_range(origin: str, number: int, start: int, until: int, life: str = "life-1") -> RecordedFailure:

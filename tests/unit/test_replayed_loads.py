@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
@@ -70,13 +70,13 @@ def world() -> World:
     return made
 
 
-def replay(world: World, token: str, most: int = 4) -> ReplayOutcome:
-    """Run a replay of everything that is in quarantine."""
+def replay(world: World, token: str, most: int = 4, wanted: Collection[RangeKey] | None = None) -> ReplayOutcome:
+    """Run a replay of everything that is in quarantine, or of some ranges."""
     target = StoreReplayTarget(
         StoreTarget(world.store, ReplayLabels(STREAM, "token-1", token), Epoch(0)), Random(token)
     )
     run = Replay(world.ledger, ReplayClaim(STREAM, token), target, world.topic, Reader(world), ReplayPace(most))
-    return run.run([RangeKey.of(row) for row in held(world)])
+    return run.run([RangeKey.of(row) for row in held(world)] if wanted is None else wanted)
 
 
 def held(world: World) -> list[FailureRow]:
@@ -152,6 +152,31 @@ def test_a_load_that_the_sink_aborts_after_the_decision_leaves_its_ranges_in_qua
     assert sum(row.offset_count for row in with_status(world, FailureStatus.QUARANTINED)) == 4
     assert not replay(world, "next").told
     assert world.visible == QUARANTINED
+
+
+def test_a_load_that_the_sink_has_aborted_since_is_landed_by_the_next_replay_which_tells_nothing_of_it(
+    world: World, passed: Watch
+) -> None:
+    dies(world, "replay.decided", passed)
+    world.store.abort_by_itself(lambda: True)
+    outcome = replay(world, "next")
+    assert world.visible == QUARANTINED
+    assert (outcome.landed, outcome.told) == (QUARANTINED.total(), []), "its starter takes a sentence for a failure"
+
+
+def test_a_replay_of_other_ranges_tells_nothing_of_a_load_in_doubt_and_one_of_its_ranges_tells_it_once(
+    world: World, passed: Watch, caplog: pytest.LogCaptureFixture
+) -> None:
+    dies(world, "replay.decided", passed)
+    world.store.abort_by_itself(lambda: True)
+    world.store.forget()
+    decided = [RangeKey.of(row) for row in held(world) if row.is_decided]
+    others = [RangeKey.of(row) for row in held(world) if not row.is_decided]
+    with caplog.at_level(logging.WARNING):
+        assert replay(world, "of-others", wanted=others).told == []
+    assert "no longer knows whether it has committed" in caplog.text
+    (words,) = replay(world, "of-it", wanted=decided).told
+    assert "no longer knows whether it has committed" in words
 
 
 @pytest.mark.parametrize("answer", [Answer.COMMITTED, Answer.ABORTED])

@@ -17,12 +17,14 @@ import pytest
 from exactlyonce.connectors.delta.spec import SchemaEvolution
 from exactlyonce.connectors.files.manifest import ManifestUnreadable
 from exactlyonce.errors import LandedGone, LostRace, Refused, Unreachable
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Fenced, claim_epoch, raise_epoch
 from exactlyonce.ledger.publish import Adoption, adopt
 from exactlyonce.ledger.replay import NothingToReplayInto
+from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark import landing, manifest_landing
 from exactlyonce_spark.connectors.delta import replaying
 from exactlyonce_spark.connectors.delta.manifest import TableManifest
@@ -101,6 +103,22 @@ def test_a_batch_without_rows_of_its_own_commits_what_a_replay_has_landed(stream
     assert stream.seen() == own(2) + ONCE
     stream.land(stream.next_driver(), 4, 4)
     assert stream.seen() == own(2) + Counter([8, 9]) + ONCE
+
+
+@pytest.mark.parametrize("ledger", LEDGERS)
+def test_a_load_that_was_decided_for_the_sink_before_is_no_file_and_stays_until_it_is_settled(
+    kind: type[DeltaStream], tmp_path: Path, ledger: str
+) -> None:
+    stream = stream_at(kind, tmp_path, ledger)
+    replayed(stream, "mine")
+    load = Committable("exactlyonce:a", "7", 10, Ranges({P0: OffsetRange(0, 10)}))
+    decision = ReplayDecision("theirs", DecidedBatch(BatchNumber(1), (load,), sink="db.events at fe:8030"))
+    with stream.ledger.transaction() as transaction:
+        transaction.write_replayed(STREAM, decision.name, decision.to_json())
+    stream.land(stream.next_driver(), 3, 3)
+    stream.land(stream.next_driver(), 4, 4)
+    assert stream.seen() == own(4) + ONCE
+    assert read_decisions(stream.ledger, STREAM) == (decision,)
 
 
 def test_files_of_a_replay_that_died_before_the_ledger_are_never_committed(

@@ -147,7 +147,8 @@ def failure_data(asked: AskedLedger, kept: RecordedFailure) -> dict[str, object]
         "error": row.error,
         "brokers": row.address,
         "originId": row.origin_id or None,
-        "replay": row.replay or None,
+        "replay": row.token or None,
+        "decided": row.is_decided,
     }
 
 

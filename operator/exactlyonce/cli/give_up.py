@@ -37,7 +37,7 @@ _COLUMNS = ("id", "topic", "partition", "from", "until", "status", "error")
 _ID = click.option(
     "--id", "identifiers", multiple=True, required=True, help="The id of a range; repeat the option for more ranges."
 )
-_BY = click.option(
+BY = click.option(
     "--by", help="Who is asking; the default is your user name in the cluster, or your login on this machine."
 )
 
@@ -73,7 +73,7 @@ _TAKES_BACK = _CommandWords("can be taken back", "back in quarantine", "RangesTa
 @TARGET
 @_ID
 @click.option("--why", "message", help="Why they are given up, for the ledger and an event; required with --yes.")
-@_BY
+@BY
 @click.option("--yes", is_flag=True, help="Give them up; without it they are only shown.")
 @NAME
 @STATE
@@ -106,7 +106,7 @@ def give_up(
         raise click.UsageError("--yes needs --why: the ledger records why the ranges were given up.")
     asked = asked_ledger(target, options)
     reasons = [(kept, why_not_given_up(kept.row)) for kept in find_failures(asked, identifiers)]
-    told = GivenUp(_person(target, by, options), datetime.now(UTC), one_line(message or "", MOST_CHARACTERS_OF_WHY))
+    told = GivenUp(person(target, by, options), datetime.now(UTC), one_line(message or "", MOST_CHARACTERS_OF_WHY))
 
     def change(rows: Sequence[FailureRow]) -> Changed:
         return give_up_ranges(asked.ledger, asked.stream.stream_id, rows, told)
@@ -130,7 +130,7 @@ def give_up(
 )
 @TARGET
 @_ID
-@_BY
+@BY
 @click.option("--yes", is_flag=True, help="Take them back; without it they are only shown.")
 @NAME
 @STATE
@@ -157,7 +157,7 @@ def take_back(
         return take_back_ranges(asked.ledger, asked.stream.stream_id, rows)
 
     def words(named: str) -> str:
-        return f"{_person(target, by, options)} returned to quarantine: {named}"
+        return f"{person(target, by, options)} returned to quarantine: {named}"
 
     _run(_Asked(asked, reasons, target, options), _TAKES_BACK, change if yes else None, words, output)
 
@@ -188,7 +188,7 @@ def _run(
     _show(asked.ledger, shown, refused, act, as_json=output == "json", is_done=change is not None)
     if changed.rows:
         named = some_of([f"{kept.identifier} (until {kept.row.until_offset})" for kept in shown])
-        _tell(asked, act.event, words(named))
+        tell_stream(asked.target, asked.options, act.event, words(named))
     sys.exit(1 if refused else 0)
 
 
@@ -221,18 +221,19 @@ def _show(
         click.echo("Nothing was changed.")
 
 
-def _person(target: str, by: str | None, options: Mapping[str, Any]) -> str:
+def person(target: str, by: str | None, options: Mapping[str, Any]) -> str:
+    """Return who asks: the given name, or whom the cluster or this machine takes them for."""
     if by is None:
         by = person_of(cluster_of(options)[0]) if is_of_a_cluster(target) else login_name()
     return one_line(by, MOST_CHARACTERS_OF_BY)
 
 
-def _tell(asked: _Asked, reason: str, message: str) -> None:
+def tell_stream(target: str, options: Mapping[str, Any], reason: str, message: str) -> None:
     """Create an event of a stream of a cluster, if that can be; the ledger has it in any case."""
-    if not is_of_a_cluster(asked.target):
+    if not is_of_a_cluster(target):
         return
     from exactlyonce.control.cluster import Cluster
 
-    cluster, namespace = cluster_of(asked.options)
+    cluster, namespace = cluster_of(options)
     with suppress(ExactlyOnceError):
-        Cluster(cluster.api, "").tell(cluster.stream(namespace, asked.target), reason, message, warning=False)
+        Cluster(cluster.api, "").tell(cluster.stream(namespace, target), reason, message, warning=False)

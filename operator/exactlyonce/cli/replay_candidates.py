@@ -19,6 +19,7 @@ from exactlyonce.errors import OriginMissing
 from exactlyonce.launch.replay_source import facts_of
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure
+from exactlyonce.ledger.replay_decisions import ASKED_FIRST
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, finding_of, why_not
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.reconcile.replay_choice import one_of_each_partition
@@ -39,6 +40,8 @@ class Candidate:
     @property
     def words(self) -> str:
         """What the source and the ledger say of it, in a few words."""
+        if self.kept.row.is_decided:
+            return ASKED_FIRST
         if self.refusal is not None:
             return self.refusal
         return "held" if not self.lost else f"{self.lost} records are gone and would be recorded as lost"
@@ -71,8 +74,9 @@ def examined(opened: LocalStream, source: SourceCheck, found: Sequence[RecordedF
     """Return what ledger and source say of each range, in the order given."""
     view = opened.ledger.view(opened.stream.stream_id)
     life = "" if view is None else view.stream.life
-    refused = {kept.identifier: why_not(kept.row, life) for kept in found}
-    asked = [kept for kept in found if refused[kept.identifier] is None]
+    # Of what is decided the sink is asked, so it does not matter any more what the source holds.
+    refused = {kept.identifier: None if kept.row.is_decided else why_not(kept.row, life) for kept in found}
+    asked = [kept for kept in found if refused[kept.identifier] is None and not kept.row.is_decided]
     told = {kept.identifier: Candidate(kept, refused[kept.identifier]) for kept in found}
     for kept_of_round in one_of_each_partition(asked):
         told |= {it.kept.identifier: it for it in _examined(source, kept_of_round)}
@@ -124,11 +128,17 @@ def show_ranges(stream: Stream, candidates: Sequence[Candidate]) -> None:
     print_table(_COLUMNS, rows, folded="source")
     ready = [candidate for candidate in candidates if candidate.refusal is None]
     records, lost = sum(it.kept.row.offset_count for it in ready), sum(it.lost for it in ready)
-    taken = sum(it.kept.row.status is FailureStatus.REPLAYING for it in ready)
+    decided = sum(it.kept.row.is_decided for it in ready)
+    taken = sum(it.kept.row.status is FailureStatus.REPLAYING for it in ready) - decided
     amount = f"{records - lost} records" if counts else "how many records they have is known once they are read"
     click.echo(
         f"{len(ready)} of {len(candidates)} ranges can be replayed: {amount}"
         + (f", and {lost} that the source no longer holds" if lost else "")
         + (f"; {taken} of them were taken by another replay, which then lands no more of them" if taken else "")
+        + (
+            f"; {decided} of them were decided by another replay, and the sink is asked first about these"
+            if decided
+            else ""
+        )
         + "."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from exactlyonce.control.lease import require_lease
 from exactlyonce.control.owners import owner_of
 from exactlyonce.control.stream_assembly import StreamAssembly
 from exactlyonce.ledger.connector import OpenLedger
+from exactlyonce.ledger.replay_decisions import ReplayDecision, made_visible, read_decisions
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus, LedgerView, StreamRow
 
 _NAMED = 10
@@ -26,6 +27,9 @@ _NAMED = 10
 
 _ONE_PASS_SECONDS = 2.0
 """Shorter than what counts as a store that hangs (bulkheads.HANGS_SECONDS): a large checkpoint delays nobody."""
+
+_MOST_LOADS = 3
+"""So many loads of replays are named in the event: it has room for a thousand characters, and a label alone has a hundred."""
 
 
 def erase(
@@ -36,8 +40,8 @@ def erase(
     A resource that only names another one's stream (a copy that was halted for it) takes nothing away, and nothing goes that
     the marker in the location does not say to be this stream's. The rows go last: they tell whose the checkpoint is, if this is
     interrupted. Returns sentences for what is left behind; what only pods of the stream reach is: it has none any more. So is a
-    batch that a driver landed and may not have come to show in the sink, and what a replay landed since: no driver follows that
-    would show it.
+    batch that a driver landed and may not have come to show in the sink, and what a replay landed since, or has decided: no
+    driver follows that would show or commit it.
 
     Raises:
         NotLeading: if the Lease is lost on the way.
@@ -70,8 +74,9 @@ def erase(
     require_lease(assembly.may_act)
     with erasable.at_ledger.entered():
         replayed = _not_taken_over(ledger, view, stream.spec)
+        waiting = _not_committed(read_decisions(ledger, stream.stream_id))
         ledger.forget(stream.stream_id, owner)
-    return " ".join(filter(None, (_unshown(view, stream.spec), replayed, left))) or None
+    return " ".join(filter(None, (_unshown(view, stream.spec), replayed, waiting, left))) or None
 
 
 def _not_taken_over(ledger: OpenLedger, view: LedgerView, spec: StreamSpec) -> str | None:
@@ -84,7 +89,7 @@ def _not_taken_over(ledger: OpenLedger, view: LedgerView, spec: StreamSpec) -> s
     if sink.holds_ledger or sink.two_phases or not isinstance(sink, TakesReplays):
         return None
     with ledger.transaction() as transaction:
-        names = sorted(transaction.read_replayed(view.stream.stream_id))
+        names = sorted(made_visible(transaction.read_replayed(view.stream.stream_id)))
     if not names:
         return None
     landed = [row.landed_at for row in view.batches if row.status is BatchStatus.LANDED and row.landed_at is not None]
@@ -95,6 +100,19 @@ def _not_taken_over(ledger: OpenLedger, view: LedgerView, spec: StreamSpec) -> s
         f"{f'{records} records' if records else 'Records'} were landed by replays, in files whose path has one of these "
         f"names: {', '.join(names[:_NAMED])}{more}. No batch has taken them over, so readers of the sink's log are not shown "
         "them. Look for these files there, since nothing is left of their record."
+    )
+
+
+def _not_committed(waiting: Sequence[ReplayDecision]) -> str | None:
+    """Return a sentence for the loads that replays have decided, which nobody commits any more. Performs no I/O."""
+    if not waiting:
+        return None
+    loads = f"{len(waiting)} loads" if len(waiting) > 1 else "a load"
+    more = f"; and {len(waiting) - _MOST_LOADS} more" if len(waiting) > _MOST_LOADS else ""
+    named = "; ".join(f"{it.load!s:.200} in {it.decided.sink}" for it in waiting[:_MOST_LOADS])
+    return (
+        f"Replays have decided {loads}, and nothing says whether the sink has committed them: look there for their rows, since "
+        f"nothing is left of their record but this: {named}{more}."
     )
 
 

@@ -106,7 +106,7 @@ class ClusterReplayStores:
         """Return what ledger and source say of each range."""
         refused = {it.identifier: why_not(it.row, life) for it in kept}
         told = {it.identifier: Shown(it, None, refused[it.identifier] or "") for it in kept}
-        asked = [it for it in kept if refused[it.identifier] is None]
+        asked = [it for it in kept if refused[it.identifier] is None and not it.row.is_decided]
         try:
             source, at_source = self._source(stream)
             looks = self.deadline.within(LOOKS_SECONDS)

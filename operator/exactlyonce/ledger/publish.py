@@ -13,7 +13,8 @@ from exactlyonce.ledger.letter_generations import note_of
 from exactlyonce.ledger.letters import set_backs_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
-from exactlyonce.ledger.read_again import read_again
+from exactlyonce.ledger.read_again import decided_of, read_again
+from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -78,7 +79,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
     Raises:
         EpochOvertaken: if the epoch has been raised or claimed since.
         PositionsMoved: if the ledger stands elsewhere than the decision saw, or holds a taken batch, whose loss is recorded
-            before a generation is published.
+            before a generation is published; or a replay has decided what a reset would have the stream read again.
         TooMuchInQuarantine: if what is given up would make it too much.
     """
     with ledger.transaction(evicting=True) as transaction:
@@ -204,6 +205,12 @@ def _release_what_is_read_again(
     held = [*held_failures(transaction, stream_id), *(row for row in given_up if row.passed_over)]
     if publication.resets:
         held += [row for row in transaction.read_failures(stream_id, FailureStatus.LOST) if row.passed_over]
+    decided = decided_of(held, publication.after, landed.origin_ids) if publication.resets else ()
+    if decided:
+        raise PositionsMoved(
+            f"The range {RangeKey.of(decided[0])} is decided by a replay since the reset was asked for, and its rows will be "
+            "committed; nothing was changed, and the next pass looks again."
+        )
     changed = read_again(held, publication.after, landed.origin_ids)
     if changed:
         transaction.write_failures(stream_id, changed)

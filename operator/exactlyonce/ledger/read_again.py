@@ -28,6 +28,17 @@ def read_again(
     return tuple(changed for row in held for changed in _changed(row, held, after, known_ids))
 
 
+def decided_of(
+    held: Sequence[FailureRow], after: LandedPositions, known_ids: Mapping[str, str]
+) -> tuple[FailureRow, ...]:
+    """Return what a replay has decided of the rows, and the stream would read again: its records would land twice."""
+    return tuple(
+        row
+        for row in held
+        if row.is_decided and any(it.status is FailureStatus.SUPERSEDED for it in _changed(row, held, after, known_ids))
+    )
+
+
 def _changed(
     row: FailureRow, held: Sequence[FailureRow], after: LandedPositions, known_ids: Mapping[str, str]
 ) -> Iterator[FailureRow]:

@@ -111,8 +111,25 @@ def decided_by(token: str) -> str:
 
 
 def decisions_in(replayed: Mapping[str, str]) -> tuple[ReplayDecision, ...]:
-    """Return the decisions among what replays have left in the ledger; a sink has those or files."""
+    """Return the decisions among what replays have left in the ledger; a stream whose sink was changed may have files, too."""
     return tuple(ReplayDecision.from_json(text) for name, text in replayed.items() if name.startswith(_PREFIX))
+
+
+def made_visible(replayed: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what of that is no decision: what replays have landed in files.
+
+    A stream that had a sink of two phases before has both: its decisions stay until that sink is named again.
+    """
+    return {name: text for name, text in replayed.items() if not name.startswith(_PREFIX)}
+
+
+def take_visible(transaction: LedgerTransaction, stream_id: str) -> Mapping[str, str]:
+    """Return what replays have landed in files, and forget it; decisions stay."""
+    taken = transaction.take_replayed(stream_id)
+    visible = made_visible(taken)
+    for name in taken.keys() - visible.keys():
+        transaction.write_replayed(stream_id, name, taken[name])
+    return visible
 
 
 def record_decision(transaction: LedgerTransaction, stream_id: str, decision: ReplayDecision) -> None:
@@ -193,11 +210,15 @@ def _replace(
             transaction.write_replayed(stream_id, name, left)
 
 
+ASKED_FIRST = "decided by a replay; the next one asks the sink first what became of its load"
+"""What a dry run shows of a range that is decided: nothing is asked of the source for it."""
+
+
 def why_decided(rows: Sequence[FailureRow]) -> tuple[str, ...]:
     """Return a sentence for each range that a replay has decided, whose load has not been settled."""
     return tuple(
         f"The range {RangeKey.of(row)} is decided by a replay, and the sink has not said what became of its load: nothing else "
-        "may take it before that. Run a replay, which asks the sink first."
+        "may take it before that. Run a replay into that sink, which asks it first."
         for row in rows
         if row.is_decided
     )

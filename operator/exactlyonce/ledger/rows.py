@@ -198,6 +198,11 @@ class FailureRow:
         return self.status is FailureStatus.REPLAYING and self.replay.endswith(self.DECIDED)
 
     @property
+    def token(self) -> str:
+        """The token of the replay that has claimed it, whether or not that has decided it."""
+        return self.replay.removesuffix(self.DECIDED)
+
+    @property
     def passed_over(self) -> bool:
         """Whether the stream has continued without the records, which it does at most once for each record."""
         again = (FailureStatus.OPEN, FailureStatus.CLOSED, FailureStatus.SUPERSEDED)

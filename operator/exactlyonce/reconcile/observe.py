@@ -144,7 +144,7 @@ def observe(
         known=known,
         source_address=stores.source.address,
     )
-    if reset is not None and reset.keeps_skipped:
+    if reset is not None:
         seen = replace(seen, quarantined=_quarantined(stores.ledger, request.stream_id))
     if reset is not None and request.positions_count_records:
         before = stores.source.view(frozenset(reset.moved), last_offsets(reset))

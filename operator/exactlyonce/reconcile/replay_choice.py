@@ -14,6 +14,7 @@ from exactlyonce.errors import Refused
 from exactlyonce.launch.asked_ranges import MOST_BYTES, MOST_RANGES, AskedRange, bytes_of
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import RecordedFailure, RecordedLetter
+from exactlyonce.ledger.replay_decisions import ASKED_FIRST
 from exactlyonce.ledger.replay_rules import Finding, Gone, Held, OfAnother, RangeKey, in_replay_order, why_not
 from exactlyonce.ledger.rows import counts_records
 from exactlyonce.positions.ranges import BatchNumber, Partition
@@ -110,8 +111,8 @@ class Shown:
 
     @property
     def can_be_replayed(self) -> bool:
-        """Whether nothing forbids it."""
-        return isinstance(self.finding, Held | Gone)
+        """Whether nothing forbids it; of what is decided the sink is asked, and not the source."""
+        return self.kept.row.is_decided or isinstance(self.finding, Held | Gone)
 
     @property
     def lost(self) -> int:
@@ -125,6 +126,8 @@ class Shown:
         return ShownRange(id=self.kept.identifier, records=records, status=str(row.status), found=self._told())
 
     def _told(self) -> str:
+        if self.kept.row.is_decided:
+            return ASKED_FIRST
         match self.finding:
             case None:
                 return one_line(self.words, 300)

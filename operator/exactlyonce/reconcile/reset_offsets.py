@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from exactlyonce.api.resource import FRESH, RESET_OFFSETS
 from exactlyonce.bounded_text import some_of
-from exactlyonce.ledger.read_again import read_again
+from exactlyonce.ledger.read_again import decided_of, read_again
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, LedgerView
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Ranges
@@ -49,7 +49,7 @@ def offsets_are_reset(case: Case) -> Decision | None:
         return _refused(case.seen.request, problem, evidence)
     message = message_of(case.seen.request, asked)
     seed = _seed(case.seen, case.ledger, asked, message)
-    problem = _too_much_in_quarantine(case.seen, case.ledger, seed)
+    problem = _decided_by_replay(case.seen, case.ledger, seed) or _too_much_in_quarantine(case.seen, case.ledger, seed)
     if problem is not None:
         return _refused(case.seen.request, problem, evidence)
     return Decision(OffsetsReset(asked.batch, message, evidence), (seed, Launch()))
@@ -184,6 +184,17 @@ def _evidence(request: Request, asked: AskedReset) -> tuple[Evidence, ...]:
         if ranges:
             found.append(Evidence(f"{words}: {request.shown(ranges)}", {words.replace(" ", "_"): ranges.to_json()}))
     return tuple(found)
+
+
+def _decided_by_replay(seen: Observation, ledger: LedgerView, seed: SeedAndPublish) -> str | None:
+    """As with a batch that is decided; the transaction that publishes the seed compares once more."""
+    decided = decided_of(seen.quarantined, seed.after, ledger.landed.origin_ids)
+    if not decided:
+        return None
+    return (
+        f"the range {RangeKey.of(decided[0])} is decided by a replay, and its rows will be committed, so what is read again of "
+        "it would land twice; run a replay, which asks the sink what became of it, then ask again"
+    )
 
 
 def _too_much_in_quarantine(seen: Observation, ledger: LedgerView, seed: SeedAndPublish) -> str | None:

@@ -139,6 +139,14 @@ def test_what_is_kept_counts_with_what_stays_in_quarantine_and_not_with_what_is_
         assert f"keeps, {count} would be in quarantine, more than recovery.maxQuarantined ({most})" in refusal(facts)
 
 
+def test_what_a_replay_has_decided_is_not_read_again_since_its_rows_are_committed_whatever_the_positions_are() -> None:
+    decided = replace(in_quarantine(10, 20), status=FailureStatus.REPLAYING, replay="mine decided")
+    facts = requested(reset(at(60, 15)), replace(seen(), quarantined=(decided, in_quarantine(0, 5))))
+    assert "the range 2/orders-1/10 is decided by a replay, and its rows will be committed" in refusal(facts)
+    behind = requested(reset(at(60, 20)), replace(seen(), quarantined=(decided,)))
+    assert seeded(behind).after.positions == at(60, 20), "nothing of it is read again"
+
+
 def test_where_the_stream_stands_a_new_generation_begins_and_nothing_is_skipped_or_repeated() -> None:
     seed = seeded(requested(reset(at(40, 30))))
     assert (seed.after.positions, seed.given_up) == (at(40, 30), ())

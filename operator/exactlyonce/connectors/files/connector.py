@@ -24,6 +24,7 @@ from exactlyonce.connectors.files.standing import standing
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.replay_decisions import made_visible
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.schema.places import S3_PREFIX
 from exactlyonce.sink.files import LandedFile, Orphan, Rebuilt, SmallFiles, StreamUnknown
@@ -115,10 +116,10 @@ def _of_one_moment(
     A batch may take over what a replay has landed between two statements. A name never comes back: so as long as all that were
     there before are there behind, no batch that was read has taken one over.
     """
-    replayed = transaction.read_replayed(stream_id)
+    replayed = made_visible(transaction.read_replayed(stream_id))
     while True:
         committables = transaction.read_committables(stream_id)
-        before, replayed = replayed, transaction.read_replayed(stream_id) if replayed else replayed
+        before, replayed = replayed, made_visible(transaction.read_replayed(stream_id)) if replayed else replayed
         if before.keys() <= replayed.keys():
             return committables, before
 

@@ -16,6 +16,7 @@ from exactlyonce.connectors.files.shown import latest_shown, read_shown, require
 from exactlyonce.connectors.files.spark_log import LogUnfit, latest_compaction, require_not_ahead
 from exactlyonce.connectors.files.tenancy import Tenant, require_own
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.replay_decisions import made_visible
 from exactlyonce.ledger.rows import FailureStatus, StreamRow
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.sink.files import StreamUnknown
@@ -83,7 +84,7 @@ def _read(ledger: Ledger, stream_id: str, location: str) -> _Read:
     with ledger.transaction() as transaction:
         stream = transaction.lock_stream(stream_id, Lock.SHARE)
         manifests = manifests_in(transaction, stream_id)
-        replayed = replayed_manifests(transaction.read_replayed(stream_id))
+        replayed = replayed_manifests(made_visible(transaction.read_replayed(stream_id)))
         held = transaction.read_failures(stream_id, FailureStatus.REPLAYING)
     if stream is None:
         raise StreamUnknown(
