@@ -238,7 +238,8 @@ def _check_by_key(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     if Delivery.AT_LEAST_ONCE in world.deliveries:
         if how is HowKeyed.ADDS:
             return  # whoever adds needs each record once
-        lost = Delivery.AT_MOST_ONCE in world.deliveries  # what was to be written once more, after older values, may be
+        # What was to be written once more, after older values, may be lost, or retention may have taken it.
+        lost = Delivery.AT_MOST_ONCE in world.deliveries or world.journal.has_struck({"retention"})
         if how is HowKeyed.OVERWRITES and (lost or is_halted(world)):
             return  # a batch that is written again puts older values first, and the stream halted before it wrote the rest
     held = world.database.tables.by_key

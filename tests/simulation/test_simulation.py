@@ -78,7 +78,22 @@ SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)
 
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 SEEDS_OF_A_SCENARIO = 50
-SEEDS_THAT_WENT_WRONG = (37039, 47704, 50060, 61145, 61988, 74920, 79088, 80997, 95496, 98866, 103122, 103716)
+SEEDS_THAT_WENT_WRONG = (
+    37039,
+    47704,
+    50060,
+    61145,
+    61988,
+    74920,
+    79088,
+    80997,
+    85905,
+    86600,
+    95496,
+    98866,
+    103122,
+    103716,
+)
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
 
 SEEDS_OF_LETTERS_THAT_WENT_WRONG = (373, 616, 676, 1198)
