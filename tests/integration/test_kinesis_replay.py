@@ -23,7 +23,7 @@ from tests.kinesis_rig import KinesisRig
 
 pytestmark = pytest.mark.seconds(50)
 
-SMALL = 7
+SMALL = 2
 """Fewer user records than an aggregate has."""
 
 
@@ -37,9 +37,9 @@ def test_the_records_of_a_batch_that_failed_land_once_though_a_replay_is_killed(
     kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
 ) -> None:
     rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **OVERRIDES)
-    rig.put(10)
+    rig.put(3)
     poison = put_poison(rig)
-    rig.put(10)
+    rig.put(3)
     assert rig.run() == Done(completed=True), rig.story()
     missing = set(rig.produced) - set(rig.counts())
     assert len(missing) > SMALL
