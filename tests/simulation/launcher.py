@@ -53,6 +53,8 @@ class Driver:
 
     process: Process
     began: int
+    starter: Process | None = None
+    """The operator that started it."""
     given_up: bool = False
     words: LastMessage | None = None
     problem: BaseException | None = None

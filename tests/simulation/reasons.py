@@ -148,12 +148,9 @@ _LATE = (
 
 
 def _looked(world: SimulatedWorld, driver: Driver, epoch: int) -> int:
-    """When the operator looked that started this driver: what was broken since, it could not see.
-
-    Where status and database have both forgotten an attempt, its number is taken again.
-    """
-    attempts = [other for other in world.journal.attempts if other.number == epoch and other.began <= driver.began]
-    return max((attempt.looked for attempt in attempts), default=0)
+    """When the operator looked that started this driver: what was broken since, it could not see."""
+    attempt = _attempt_of(world, driver, epoch)
+    return 0 if attempt is None else attempt.looked
 
 
 def _failed_passes(world: SimulatedWorld) -> list[str]:
@@ -190,11 +187,20 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
 
 
 def _drivers_of(world: SimulatedWorld, attempt: Attempt) -> list[Driver]:
-    """The drivers of an attempt; where status and database have both forgotten it, its number may be taken again."""
+    """The drivers that were started for an attempt."""
     found = world.drivers.get(Epoch(attempt.number), [])
-    same = [other.began for other in world.journal.attempts if other.number == attempt.number]
-    later = min((began for began in same if began > attempt.began), default=NEVER)
-    return [driver for driver in found if attempt.began <= driver.began < later]
+    return [driver for driver in found if _attempt_of(world, driver, attempt.number) is attempt]
+
+
+def _attempt_of(world: SimulatedWorld, driver: Driver, epoch: int) -> Attempt | None:
+    """The attempt that a driver was started for.
+
+    Where status and database have both forgotten an attempt, its number is taken again, perhaps by another operator and
+    before the first one has started its driver.
+    """
+    attempts = [other for other in world.journal.attempts if other.number == epoch and other.began <= driver.began]
+    own = [attempt for attempt in attempts if attempt.operator is driver.starter]
+    return max(own or attempts, key=lambda attempt: attempt.began, default=None)
 
 
 def _verdicts(world: SimulatedWorld) -> list[str]:
@@ -279,9 +285,14 @@ def has_quarantined(world: SimulatedWorld) -> bool:
 
 
 def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:
-    """The latest attempt before this one whose driver was started."""
+    """The latest attempt before this one whose driver was started before this one was decided.
+
+    A driver that is started later runs only where a database that went back has forgotten the newer epoch.
+    """
+    decided = NEVER if attempt.decided is None else attempt.decided
     earlier = [other for other in world.journal.attempts if other.began < attempt.began and other.decision is not None]
-    return next((other for other in reversed(earlier) if _drivers_of(world, other)), None)
+    ran = (other for other in reversed(earlier) if any(driver.began <= decided for driver in _drivers_of(world, other)))
+    return next(ran, None)
 
 
 def _since(world: SimulatedWorld, before: Attempt | None) -> int:

@@ -267,10 +267,11 @@ class SimulatedWorld(SourceAndSink):
         if self.foreign_writes and self.strikes("foreign writes", 0.2):
             self.foreign_write()
         copies = 2 if self.strikes("start twice", 0.2) else 1
+        starter = self.simulation.running
         self.drivers[attempt] = []
         for copy in range(copies):
             process = self.new_process(f"driver {attempt}.{copy}")
-            driver = Driver(process, self.simulation.steps)
+            driver = Driver(process, self.simulation.steps, starter)
             self.drivers[attempt].append(driver)
             self.simulation.spawn(process, process.name, partial(drive, self, driver, attempt, requested, orders))
 
