@@ -135,7 +135,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
 def _hazards_behind(world: SimulatedWorld, root: BaseException) -> frozenset[str]:
     """What can bring such an error about."""
     kinds = next((world.errors[kind] for kind in type(root).__mro__ if kind in world.errors), frozenset())
-    if isinstance(root, LogUnreadable) and world.collects_generations:
+    if isinstance(root, LogUnreadable | StateMissing) and world.collects_generations:
         return kinds | {SUCCESSOR}  # which has removed the generation of a driver that was given up and lives
     return kinds
 

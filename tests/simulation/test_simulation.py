@@ -90,9 +90,12 @@ SEEDS_THAT_WENT_WRONG = (
     85905,
     86600,
     95496,
+    98503,
     98866,
     103122,
     103716,
+    106548,
+    110100,
 )
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
 
