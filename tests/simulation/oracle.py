@@ -110,9 +110,12 @@ def _run(world: SimulatedWorld) -> None:
         if world.simulation.run_one():
             idle = idle if settled else 0
             continue
-        idle += 1
-        if _is_over(world):
+        if _person_acts(world):
+            idle = 0  # what the ledger says of the life before must not end the new one before it has begun
+        elif world.draining or is_halted(world):
             return
+        else:
+            idle += 1
         if idle > 100:
             raise Violation("nothing happens and the stream is neither landed nor halted")
         chaos.calm_down()
@@ -131,13 +134,13 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
         raise Violation(f"the stream goes round in circles: {attempts} attempts")
 
 
-def _is_over(world: SimulatedWorld) -> bool:
-    """Whether nothing more is to come, once nobody can continue."""
-    if is_halted(world) and isinstance(world, FolderWorld) and mends(world):
+def _person_acts(world: SimulatedWorld) -> bool:
+    """Whether a person has done something about a halt after which nobody can continue, so that somebody can."""
+    if not is_halted(world):
         return False
-    if is_halted(world) and (starts_over(world) or adopts(world) or answers(world) or withdraws(world)):
-        return False
-    return world.draining or is_halted(world)
+    if isinstance(world, FolderWorld) and mends(world):
+        return True
+    return starts_over(world) or adopts(world) or answers(world) or withdraws(world)
 
 
 def check(world: SimulatedWorld) -> None:

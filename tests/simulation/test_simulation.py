@@ -96,6 +96,7 @@ SEEDS_THAT_WENT_WRONG = (
     103716,
     106548,
     110100,
+    115626,
 )
 """Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
 
