@@ -110,12 +110,10 @@ def _run(world: SimulatedWorld) -> None:
         if world.simulation.run_one():
             idle = idle if settled else 0
             continue
-        if _person_acts(world):
-            idle = 0  # what the ledger says of the life before must not end the new one before it has begun
-        elif world.draining or is_halted(world):
+        acts = _person_acts(world)
+        if not acts and (world.draining or is_halted(world)):
             return
-        else:
-            idle += 1
+        idle = 0 if acts else idle + 1  # what the ledger says of the life before must not end the new one at once
         if idle > 100:
             raise Violation("nothing happens and the stream is neither landed nor halted")
         chaos.calm_down()
