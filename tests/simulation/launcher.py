@@ -53,7 +53,7 @@ class Driver:
 
     process: Process
     began: int
-    starter: Process | None = None
+    starter: Process | None
     """The operator that started it."""
     given_up: bool = False
     words: LastMessage | None = None

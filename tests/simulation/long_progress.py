@@ -147,8 +147,8 @@ class Progress:
             "# A long run of the simulation",
             "",
             f"Seeds {self.first} to {self.last - 1} of {self._told_commits()}, {datetime.now(UTC):%Y-%m-%d}: "
-            f"{self.seeds} seeds in {self.seconds:.0f} seconds on {os.cpu_count()} cores, Python {platform.python_version()} "
-            f"({self.seeds / max(self.seconds, 1):.0f} seeds per second).",
+            f"{self.seeds} seeds in {self.seconds:.0f} seconds on {os.cpu_count()} cores "
+            f"({self.seeds / max(self.seconds, 1):.0f} seeds per second), the latest by Python {platform.python_version()}.",
             "",
             *([] if self.seeds == self.last - self.first else [f"**Not complete**: {self.seeds} seeds were run.", ""]),
             f"**Violations: {len(self.wrong)}.** Seeds: {told}.",

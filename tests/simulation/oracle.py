@@ -113,7 +113,7 @@ def _run(world: SimulatedWorld) -> None:
         acts = _person_acts(world)
         if not acts and (world.draining or is_halted(world)):
             return
-        idle = 0 if acts else idle + 1  # what the ledger says of the life before must not end the new one at once
+        idle = 0 if acts else idle + 1  # else what has landed in the former life would end the new one at once
         if idle > 100:
             raise Violation("nothing happens and the stream is neither landed nor halted")
         chaos.calm_down()
@@ -133,7 +133,7 @@ def _require_few_attempts(world: SimulatedWorld) -> None:
 
 
 def _person_acts(world: SimulatedWorld) -> bool:
-    """Whether a person has done something about a halt after which nobody can continue, so that somebody can."""
+    """Let a person act on a halt, and return whether one did: then the stream continues."""
     if not is_halted(world):
         return False
     if isinstance(world, FolderWorld) and mends(world):

@@ -136,7 +136,7 @@ def _hazards_behind(world: SimulatedWorld, root: BaseException) -> frozenset[str
     """What can bring such an error about."""
     kinds = next((world.errors[kind] for kind in type(root).__mro__ if kind in world.errors), frozenset())
     if isinstance(root, LogUnreadable | StateMissing) and world.collects_generations:
-        return kinds | {SUCCESSOR}  # which has removed the generation of a driver that was given up and lives
+        return kinds | {SUCCESSOR}  # it removes the generation of a driver that was given up and still runs
     return kinds
 
 
@@ -198,9 +198,12 @@ def _attempt_of(world: SimulatedWorld, driver: Driver, epoch: int) -> Attempt | 
     Where status and database have both forgotten an attempt, its number is taken again, perhaps by another operator and
     before the first one has started its driver.
     """
-    attempts = [other for other in world.journal.attempts if other.number == epoch and other.began <= driver.began]
-    own = [attempt for attempt in attempts if attempt.operator is driver.starter]
-    return max(own or attempts, key=lambda attempt: attempt.began, default=None)
+    own = [
+        attempt
+        for attempt in world.journal.attempts
+        if attempt.number == epoch and attempt.operator is driver.starter and attempt.began <= driver.began
+    ]
+    return max(own, key=lambda attempt: attempt.began, default=None)
 
 
 def _verdicts(world: SimulatedWorld) -> list[str]:
@@ -285,11 +288,12 @@ def has_quarantined(world: SimulatedWorld) -> bool:
 
 
 def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:
-    """The latest attempt before this one whose driver was started before this one was decided.
+    """The latest attempt before this one whose driver had been started when this one was decided.
 
-    A driver that is started later runs only where a database that went back has forgotten the newer epoch.
+    A driver that is started after that runs only where a database that went back has forgotten the newer epoch.
     """
-    decided = NEVER if attempt.decided is None else attempt.decided
+    decided = attempt.decided
+    assert decided is not None
     earlier = [other for other in world.journal.attempts if other.began < attempt.began and other.decision is not None]
     ran = (other for other in reversed(earlier) if any(driver.began <= decided for driver in _drivers_of(world, other)))
     return next(ran, None)

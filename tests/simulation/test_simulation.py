@@ -98,7 +98,7 @@ SEEDS_THAT_WENT_WRONG = (
     110100,
     115626,
 )
-"""Each showed a mistake of the protocol, or of what the oracle takes for a reason, that 10,000 seeds had not shown."""
+"""Each showed a mistake of the protocol, of the model or of the oracle that 10,000 seeds had not shown."""
 
 SEEDS_OF_LETTERS_THAT_WENT_WRONG = (373, 616, 676, 1198)
 """The same of a world of dead letters: a letter of a record that a truncation put another one in the place of, and retention
