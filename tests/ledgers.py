@@ -9,7 +9,8 @@ from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.publish import Publication, publish
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, Owner
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, LandedPositions, Owner
+from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
@@ -18,6 +19,8 @@ from tests.rig import eventually
 STREAM = "shop/orders"
 P0, P1 = Partition("orders", 0), Partition("orders", 1)
 IDS = {"orders": "id-1"}
+
+LAST_IN_QUARANTINE = Fingerprint(19, "digest", 1_000, 3)
 
 PATIENT = Limits(connect_seconds=3, lock_seconds=60, patience_seconds=60, transaction_seconds=120)
 """Limits under which a holder of a lock is never ended while a test runs."""
@@ -59,6 +62,31 @@ def started(ledger: Ledger, epoch: int = 1, token: str = "token-1") -> Permit:
     publish(ledger, STREAM, seed)
     permit, _ = claim_epoch(ledger, STREAM, Epoch(epoch), "claim-1")
     return permit
+
+
+def in_quarantine(ledger: Ledger) -> tuple[FailureRow, ...]:
+    """Two ranges in quarantine, of a stream that has landed nothing."""
+    started(ledger)
+    view = ledger.view(STREAM)
+    assert view is not None
+    rows = tuple(
+        FailureRow(
+            BatchNumber(3),
+            partition,
+            10,
+            20,
+            FailureStatus.QUARANTINED,
+            "broker",
+            "it failed",
+            origin_id="id-1",
+            fingerprint=LAST_IN_QUARANTINE,
+            life=view.stream.life,
+        )
+        for partition in (P0, P1)
+    )
+    with ledger.transaction() as transaction:
+        transaction.write_failures(STREAM, rows)
+    return rows
 
 
 def batch_row(batch: int, status: BatchStatus = BatchStatus.LANDED) -> BatchRow:

@@ -1,16 +1,12 @@
-"""The transactions of a replay over real ledgers: Postgres, and an object log; and what they write to a table."""
+"""The transactions of a replay over real ledgers: Postgres, and an object log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from threading import Event
-from typing import Any
 
-import pyarrow as pa
 import pytest
 import yaml
 
@@ -19,33 +15,25 @@ from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.postgres.fleet import PostgresFleet
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.spec import PostgresSink
-from exactlyonce.errors import LedgerUnreachable
 from exactlyonce.launch.asked_ranges import Amount, AskedRange, tally, tally_given
 from exactlyonce.ledger.connector import LedgerFleet, OpenLedger
 from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.given_ranges import take_up
 from exactlyonce.ledger.history import FailureSummary
 from exactlyonce.ledger.letters import SetBacksUnknown
-from exactlyonce.ledger.port import Ledger, Lock
+from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.publish import Adoption, adopt
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, give_up, land_pieces, put_back
 from exactlyonce.ledger.replay_rules import Piece, RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
-from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
-from exactlyonce_spark.connectors.ports import FittedColumn
-from exactlyonce_spark.connectors.postgres.replaying import PreparedTableOfReplay, ReplayTarget, VersionTied
-from exactlyonce_spark.connectors.postgres.table import read_table
 from testbed.postgres import Postgres
-from tests.conftest import QUICK, address_of
-from tests.ledgers import P0, P1, STREAM, ledger_on, new_stream, started
+from tests.conftest import address_of
+from tests.ledgers import LAST_IN_QUARANTINE, P0, P1, STREAM, in_quarantine, ledger_on, new_stream, started
 from tests.resource_documents import document
 from tests.simulation.objects import MemoryObjects
 
 MINE, OTHER = ReplayClaim(STREAM, "mine"), ReplayClaim(STREAM, "another")
-LAST = Fingerprint(19, "digest", 1_000, 3)
 
 
 @pytest.fixture(params=["postgres", "object log"])
@@ -64,36 +52,6 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> Iterato
     yield opened
 
 
-def in_quarantine(ledger: Ledger) -> tuple[FailureRow, ...]:
-    """A stream that has two ranges in quarantine."""
-    started(ledger)
-    life = life_of(ledger)
-    rows = tuple(
-        FailureRow(
-            BatchNumber(3),
-            partition,
-            10,
-            20,
-            FailureStatus.QUARANTINED,
-            "broker",
-            "it failed",
-            origin_id="id-1",
-            fingerprint=LAST,
-            life=life,
-        )
-        for partition in (P0, P1)
-    )
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, rows)
-    return rows
-
-
-def life_of(ledger: Ledger) -> str:
-    view = ledger.view(STREAM)
-    assert view is not None
-    return view.stream.life
-
-
 def kept(ledger: Ledger) -> list[tuple[object, ...]]:
     with ledger.transaction() as transaction:
         rows = [row for status in FailureStatus for row in transaction.read_failures(STREAM, status)]
@@ -105,7 +63,7 @@ def test_a_range_lands_in_parts_and_each_part_has_its_own_end(ledger: Ledger) ->
     claimed = claim_ranges(ledger, MINE, [*keys, RangeKey(BatchNumber(9), P0, 0)])
     assert claimed.refused == ("The range 9/orders-0/0 is not in quarantine.",)
     first, second = claimed.rows
-    assert (first.fingerprint, first.origin_id) == (LAST, "id-1")
+    assert (first.fingerprint, first.origin_id) == (LAST_IN_QUARANTINE, "id-1")
 
     give_up(ledger, MINE, Piece(first, 12), "retention took it")
     rest = replace(first, from_offset=12)
@@ -323,91 +281,3 @@ def test_a_stream_that_has_started_over_takes_no_replay_of_what_was_quarantined_
     refused = claim_ranges(ledger, OTHER, [RangeKey.of(row) for row in rows]).refused
     assert [words for words in refused if "before the stream started over" in words] == list(refused)
     assert len(refused) == 2
-
-
-def test_rows_of_an_older_version_do_not_replace_newer_ones_and_nothing_is_left_of_the_staging(
-    postgres_18: Postgres, name: str
-) -> None:
-    ledger = ledger_on(postgres_18, name)
-    postgres_18.execute("create table kept (id bigint primary key, amount bigint, at bigint)", name)
-    postgres_18.execute("insert into kept values (1, 100, 7), (2, 200, 2)", name)
-    rows = in_quarantine(ledger)
-    (claimed,) = claim_ranges(ledger, MINE, [RangeKey.of(rows[0])]).rows
-    target = upserting(ledger)
-    old = pa.RecordBatch.from_pydict({"c0": ["1", "2", "3"], "c1": ["1", "2", "3"], "c2": ["5", "5", "5"]})
-
-    def write(transaction: Any) -> int:
-        return target.write(transaction, [old])
-
-    land_pieces(ledger, MINE, [Piece(claimed, 20)], write)
-
-    found = postgres_18.execute("select id, amount, at from kept order by id", name)
-    assert found == [(1, 100, 7), (2, 2, 5), (3, 3, 5)]
-    assert postgres_18.execute("select relname from pg_class where relname like 'exactlyonce_replay_%'", name) == []
-
-
-def test_a_row_with_the_version_of_another_one_of_its_key_is_refused_unless_both_are_the_same(
-    postgres_18: Postgres, name: str
-) -> None:
-    """Which of both is of the later record, nothing says: the stream may have landed either before."""
-    ledger = ledger_on(postgres_18, name)
-    postgres_18.execute("create table kept (id bigint primary key, amount bigint, at bigint)", name)
-    postgres_18.execute("insert into kept values (1, 100, 7), (2, 200, 2), (3, 300, null)", name)
-    rows = in_quarantine(ledger)
-    (claimed,) = claim_ranges(ledger, MINE, [RangeKey.of(rows[0])]).rows
-    target = upserting(ledger)
-
-    def landing(*amounts: str, at: list[str | None]) -> int | None:
-        batch = pa.RecordBatch.from_pydict({"c0": ["1", "2", "3"], "c1": list(amounts), "c2": at})
-
-        def write(transaction: Any) -> int:
-            return target.write(transaction, [batch])
-
-        return land_pieces(ledger, MINE, [Piece(claimed, 20)], write)
-
-    with pytest.raises(
-        VersionTied, match="For 1 rows, kept has a row of the same key with the same at and other values"
-    ):
-        landing("1", "2", "3", at=["7", "5", "5"])
-    with pytest.raises(VersionTied, match="For 1 rows"):
-        landing("100", "2", "3", at=["7", "5", None])
-    assert postgres_18.execute("select sum(amount) from kept", name) == [(600,)], "nothing was written"
-    landing("100", "2", "3", at=["7", "5", "5"])
-    assert postgres_18.execute("select amount, at from kept order by id", name) == [(100, 7), (2, 5), (3, 5)]
-
-
-def upserting(ledger: PostgresLedger) -> ReplayTarget:
-    sink = PostgresSink.model_validate(
-        {"secretRef": {"name": "warehouse"}, "table": "kept", "write": "Upsert", "keys": ["id"], "version": "at"}
-    )
-    prepared = PreparedTableOfReplay(sink, ledger, STREAM, read_table(ledger, sink))
-    return prepared.target([FittedColumn(column, column) for column in ("id", "amount", "at")], "mine")
-
-
-def test_a_landing_of_the_stream_does_not_wait_for_a_replay_which_lands_once_all_the_same(
-    postgres_18: Postgres, name: str
-) -> None:
-    ledger = ledger_on(postgres_18, name)
-    rows = in_quarantine(ledger)
-    (claimed,) = claim_ranges(ledger, MINE, [RangeKey.of(rows[0])]).rows
-    replays, has_locked, may_go = PostgresLedger(address_of(postgres_18, name), limits=QUICK), Event(), Event()
-
-    def write(transaction: Any) -> int:
-        has_locked.set()
-        assert may_go.wait(60)
-        with transaction.cursor() as cursor:
-            cursor.execute("insert into target values (1)")
-        return 1
-
-    with ThreadPoolExecutor(1) as pool:
-        replay = pool.submit(land_pieces, replays, MINE, [Piece(claimed, 20)], write)
-        assert has_locked.wait(60)
-        with ledger.transaction(evicting=True) as transaction:
-            transaction.lock_stream(STREAM, Lock.UPDATE)
-        may_go.set()
-        with pytest.raises(LedgerUnreachable):
-            replay.result(60)
-    assert postgres_18.execute("select id from target", name) == []
-    assert land_pieces(replays, MINE, [Piece(claimed, 20)], write) == 1
-    assert postgres_18.execute("select id from target", name) == [(1,)]
-    replays.close()
