@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import Field, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyiceberg.types import LongType, StringType
@@ -20,6 +21,7 @@ from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
+from exactlyonce_spark.connectors.delta import replaying
 from exactlyonce_spark.connectors.delta.replaying import replay_target, stream_in
 from exactlyonce_spark.connectors.delta.target import TableTarget
 from exactlyonce_spark.manifest_landing import land_manifest
@@ -158,3 +160,14 @@ def told(stream: DeltaStream, key: str) -> list[str]:
     else:
         said = [commit.get("exactlyonce", {}).get(key) for commit in stream.table().history()]
     return [str(value) for value in said if value is not None]
+
+
+def at_its_files(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something, once, when a replay has written the files of a chunk."""
+
+    def reached(point: str, batch: int | None = None) -> None:
+        assert point == "replay.files-written"
+        monkeypatch.setattr(replaying, "reached", lambda *_: None)
+        act()
+
+    monkeypatch.setattr(replaying, "reached", reached)

@@ -22,7 +22,6 @@ from exactlyonce_spark import crash_points
 from exactlyonce_spark.connectors.delta.table import TableBusy
 from exactlyonce_spark.connectors.delta.target import TRIES
 from tests.delta_rig import DeltaStream, Killed, act_at, dies
-from tests.iceberg_rig import IcebergStream
 from tests.ledgers import STREAM, new_stream
 from tests.object_logs import ledger_on
 from tests.simulation.database import MemoryDatabase, MemoryLedger
@@ -38,12 +37,6 @@ DEATHS: Mapping[str, int | None] = {
     "batch.published": 2,
 }
 ORDER = list(DEATHS)
-
-
-@pytest.fixture(params=[DeltaStream, IcebergStream], ids=["Delta", "Iceberg"])
-def kind(request: pytest.FixtureRequest) -> type[DeltaStream]:
-    made: type[DeltaStream] = request.param
-    return made
 
 
 @pytest.fixture
