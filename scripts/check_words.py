@@ -94,8 +94,14 @@ def is_read(name: str) -> bool:
 
 
 def problems() -> Iterator[str]:
-    """Yield a sentence for each phrase that is found in what git tracks."""
-    listed = subprocess.run(["git", "ls-files", *WHERE, *PAGES], cwd=ROOT, check=True, capture_output=True, text=True)
+    """Yield a sentence for each phrase that is found in what git tracks, and in new files that it does not ignore."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *WHERE, *PAGES],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     for name in listed.stdout.splitlines():
         path = ROOT / name
         if is_read(name) and path.is_file():

@@ -1,4 +1,4 @@
-"""Others beside replays into tables with a log: they remove files, change columns, restore the table or make it anew.
+"""Others beside replays into tables with a log: they remove files, change columns, restore the table or recreate it.
 
 Both kinds of table are real ones; ids are counted by the table's library and by DuckDB (`DeltaStream.seen`).
 """
