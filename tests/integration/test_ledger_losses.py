@@ -71,6 +71,7 @@ QUERIES = [
     QueryMark(Selection(origins=frozenset({"orders", "refunds"})), "hash-1"),
     QueryMark(Selection(pattern=r"o.*\\.'x"), "hash-2"),
     QueryMark(Selection(partitions=frozenset({P0, P1})), "hash-3"),
+    QueryMark(Selection(partitions=frozenset({P0})), "hash-4", left_out=Positions({P1: 7})),
 ]
 
 

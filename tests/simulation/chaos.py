@@ -212,7 +212,7 @@ class Chaos:
             self._world.journal.strike("restore to before the first batch")
 
     def _edit_by_hand(self) -> None:
-        """Somebody changes a position of the ledger, or deletes it, where the stream stands at the end of its landed batch."""
+        """Somebody changes or deletes a position: one at the end of the landed batch, or of a partition that was left out."""
         world = self._world
         rows = world.database.tables.rows
         # Who halts tells of what was taken when it continues.
@@ -224,15 +224,15 @@ class Chaos:
         if world.foreign_writes:
             return  # whoever edits the ledger and Spark's plan to agree is not found out before the next look
         at_end = [
-            key
+            ("position", STREAM_ID, key)
             for key, end in landed.ranges.ends.items()
             if end > 0 and rows.get(("position", STREAM_ID, key), (0,))[0] == end
         ]
-        if not at_end:
+        left_out = [row for row, value in rows.items() if row[0] == "retired" and value[0] > 0]
+        if not at_end and not left_out:
             return
-        key = world.random.choice(at_end)
-        row = ("position", STREAM_ID, key)
-        offset, *rest = rows[row]
+        row = world.random.choice([*at_end, *left_out])
+        key, (offset, *rest) = row[2], rows[row]
         world.edited[key] = offset
         world.database.tables = world.database.tables.copy()  # a state that is kept stays as it was
         rows = world.database.tables.rows
@@ -242,7 +242,9 @@ class Chaos:
             del rows[row]
         world.database.version += 1
         world.journal.strike("edited by hand")
-        world.simulation.tell(f"somebody edits the ledger: {key} stood at {offset}")
+        world.simulation.tell(
+            f"somebody edits the ledger: {key} {'was left out' if row in left_out else 'stood'} at {offset}"
+        )
 
     def _strike_files(self) -> None:
         world = self._world

@@ -87,6 +87,11 @@ def _failing_over_by_partition(drawn: Scenario) -> Scenario:
     return replace(_few("failover", "kill driver")(drawn.delivered(Delivery.EXACTLY_ONCE)), commit=Commit.PARTITION)
 
 
+def _topics_left_out(drawn: Scenario) -> Scenario:
+    """A person edits what the ledger says of a topic that the resource leaves out and takes back."""
+    return _few("topics changed", "edited by hand", "kill driver")(drawn.delivered(Delivery.EXACTLY_ONCE))
+
+
 def _few_and_another_delivery(drawn: Scenario) -> Scenario:
     hazards = frozenset({"kill driver", "strike at commit", "suspend", "delivery changed"})
     return replace(drawn.with_changing_delivery(), operators=1, hazards=hazards)
@@ -152,6 +157,7 @@ WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
 """Where mutations are searched for that the common world has no place for; the first that names one."""
 
 FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
+    "positions_that_were_left_out_are_not_compared": _topics_left_out,
     "state_of_the_latest_batch": lambda drawn: replace(
         drawn,
         delivery=Delivery.EXACTLY_ONCE,

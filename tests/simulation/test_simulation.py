@@ -97,6 +97,7 @@ SEEDS_THAT_WENT_WRONG = (
     106548,
     110100,
     115626,
+    595720,
 )
 """Each showed a mistake of the protocol, of the model or of the oracle that 10,000 seeds had not shown."""
 

@@ -236,17 +236,22 @@ class QueryMark:
     """What the latest driver was started to do: which partitions it reads, a hash of format and transform, its limit.
 
     `limit` says how large the resource lets a batch be; None where an earlier release started the driver. `shrunk` is the
-    smaller number of offsets that the loop let it have meanwhile, because a batch was too large.
+    smaller number of offsets that the loop let it have meanwhile, because a batch was too large. `left_out` says where the
+    partitions stood that are no longer read, when the latest generation was made: no batch's row tells of them, so this is
+    what a retired position is compared with. It is None where an earlier release made that generation.
     """
 
     source: Selection
     query: str
     limit: str | None = None
     shrunk: int | None = None
+    left_out: Positions | None = None
 
     def to_json(self) -> str:
         """Render it; equal marks give equal texts."""
         document = {"source": json.loads(self.source.to_json()), "query": self.query}
+        if self.left_out is not None:
+            document["leftOut"] = json.loads(self.left_out.to_json())
         limits = {"limit": self.limit, "shrunk": self.shrunk}
         document |= {name: limit for name, limit in limits.items() if limit is not None}
         return json.dumps(document, sort_keys=True)
@@ -256,7 +261,8 @@ class QueryMark:
         """Parse what `to_json` renders."""
         found = parse_json(text)
         source = Selection.from_json(json.dumps(found["source"]))
-        return cls(source, str(found["query"]), found.get("limit"), found.get("shrunk"))
+        left_out = Positions.from_json(json.dumps(found["leftOut"])) if "leftOut" in found else None
+        return cls(source, str(found["query"]), found.get("limit"), found.get("shrunk"), left_out)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,28 @@ def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
     absent = [str(key) for key in ends if key not in landed]
     if absent:
         return _contradiction(f"the ledger has lost its positions in {', '.join(absent)}", {"partitions": absent})
+    return _retired_contradiction(ledger)
+
+
+def _retired_contradiction(ledger: LedgerView) -> Contradiction | None:
+    """A partition that is no longer read must stand where it stood when the latest generation was made without it."""
+    left_out = None if ledger.query is None else ledger.query.left_out
+    if left_out is None:
+        return None
+    retired = ledger.retired.positions
+    for key in sorted({*left_out, *retired}):
+        stood, stands = left_out.get(key), retired.get(key)
+        if stood != stands:
+            now, before = _words(stands), _words(stood)
+            return _contradiction(
+                f"it has {now} for {key}, which the stream no longer reads, and had {before} when that was left out",
+                {"topic": key.origin, "partition": key.key, "leftOutAt": stood, "retiredAt": stands},
+            )
     return None
+
+
+def _words(position: int | None) -> str:
+    return "no position" if position is None else f"position {position}"
 
 
 def _contradiction(words: str, data: dict[str, object]) -> Contradiction:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from exactlyonce.checkpoint.generation import Generation
 from exactlyonce.ledger.rows import LedgerView, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Positions
@@ -32,7 +34,7 @@ def seed_at(
         after_all,
         note,
         seen.request.shuffle_partitions,
-        query=query_mark(seen),
+        query=replace(query_mark(seen), left_out=_left_out(seen.ledger, after_all.positions)),
         watermark_policy=seen.request.watermark_policy,
     )
 
@@ -49,9 +51,17 @@ def seed_batch(seen: Observation) -> BatchNumber:
 
 
 def query_mark(seen: Observation) -> QueryMark:
-    """Return what the next driver is started for, as the ledger keeps it."""
-    request = seen.request
-    return QueryMark(request.source, request.query, request.limit, request.shrunk)
+    """Return what the next driver of this generation is started for, as the ledger keeps it."""
+    request, before = seen.request, None if seen.ledger is None else seen.ledger.query
+    left_out = None if before is None else before.left_out
+    return QueryMark(request.source, request.query, request.limit, request.shrunk, left_out)
+
+
+def _left_out(ledger: LedgerView | None, after: Positions) -> Positions:
+    """Return where partitions stand that the ledger knows and a new generation does not read."""
+    if ledger is None:
+        return Positions()
+    return Positions({**ledger.retired.positions, **ledger.landed.positions}).without(after)
 
 
 def _highest_batch(seen: Observation) -> int:

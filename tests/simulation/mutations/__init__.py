@@ -87,6 +87,7 @@ MUTATIONS: dict[str, Mutation] = {
         decisions.a_proposal_counts_as_landed,
         decisions.the_predecessor_is_always_dead,
         decisions.the_ledger_is_not_compared_with_itself,
+        decisions.positions_that_were_left_out_are_not_compared,
         decisions.a_later_generation_is_not_looked_for,
         decisions.the_start_of_a_landed_batch_is_not_compared,
         decisions.taken_batches_are_not_told,

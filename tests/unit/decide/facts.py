@@ -39,7 +39,7 @@ PATH = "/checkpoints/orders/generation-000001-a1"
 MAY_LIVE = MayLive("its node does not answer")
 ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
 ORDERS = Selection(origins=frozenset({"orders"}))
-QUERY = QueryMark(ORDERS, "query-1")
+QUERY = QueryMark(ORDERS, "query-1", left_out=Positions())
 
 
 def at(*offsets: int) -> Positions:
@@ -88,7 +88,8 @@ def ledger(
         )  # fmt: skip
     known = {"orders": "id-1"} if origin_ids is None else origin_ids
     kept = fingerprints_at(stands) if fingerprints is None else fingerprints
-    return LedgerView(replace(stream, **row), LandedPositions(stands, known, kept), batches, retired, query)
+    mark = replace(QUERY, left_out=retired.positions) if query is QUERY else query
+    return LedgerView(replace(stream, **row), LandedPositions(stands, known, kept), batches, retired, mark)
 
 
 NOT_STARTED = ledger(None, at(), (), {}, query=None)

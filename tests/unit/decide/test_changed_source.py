@@ -126,7 +126,7 @@ def seeded(decision: Decision) -> SeedAndPublish:
                     "The resource reads other partitions than before: it adds refunds-0@5; a new generation continues at "
                     "orders-0@40, orders-1@30, refunds-0@5.",
                     8,
-                    query=QueryMark(BOTH, "query-1"),
+                    query=QueryMark(BOTH, "query-1", left_out=Positions()),
                 ),
                 Launch(),
             ),
@@ -228,7 +228,9 @@ def test_a_new_generation_stands_where_all_that_is_read_has_landed_when(
 def test_a_change_that_leaves_the_positions_as_they_are_goes_on_in_the_same_generation_when(facts: Observation) -> None:
     decision = decide(facts)
     assert isinstance(decision.verdict, Resume)
-    query = QueryMark(facts.request.source, facts.request.query)
+    assert facts.ledger is not None
+    left_out = None if facts.ledger.query is None else facts.ledger.query.left_out
+    query = QueryMark(facts.request.source, facts.request.query, left_out=left_out)
     assert decision.actions == (RecordQuery(query), Launch())
 
 
@@ -245,7 +247,7 @@ def test_what_appears_in_a_source_that_is_named_as_before_is_no_change(facts: Ob
 
 def test_what_was_taken_at_most_once_is_recorded_before_the_query_is() -> None:
     decision = decide(seen(ledger=ledger(batches=(TAKEN_4,), query=None)))
-    assert decision.actions == (RecordLost(TAKEN_4), RecordQuery(QUERY), Launch())
+    assert decision.actions == (RecordLost(TAKEN_4), RecordQuery(replace(QUERY, left_out=None)), Launch())
 
 
 OTHER_QUERY = (

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from exactlyonce.connectors.specs import Commit
-from exactlyonce.ledger.rows import BatchRow, BatchStatus
-from exactlyonce.positions.ranges import Positions
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions, QueryMark
+from exactlyonce.positions.ranges import Partition, Positions
+from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
@@ -17,12 +18,14 @@ from exactlyonce.reconcile.verdicts import (
     Evidence,
     FinishBatch,
     Resume,
+    SeedAndPublish,
     batch_of,
     kind_of,
 )
 from tests.unit.decide.facts import (
     BATCH_4,
     BEGUN_5,
+    ORDERS,
     ZERO,
     Case,
     asked,
@@ -42,6 +45,15 @@ def inconsistent(words: str, data: dict[str, Any]) -> Decision:
     """Return the halt of a ledger that contradicts itself."""
     reason = f"The ledger contradicts itself: {words}. Someone changed it by hand or restored a part of it; restore all of it."
     return halt(Contradiction(ContradictionReason.LEDGER_INCONSISTENT, reason, (Evidence(words, data),)))
+
+
+REFUNDS = Partition("refunds", 0)
+LEFT_OUT_AT_7 = QueryMark(ORDERS, "query-1", left_out=Positions({REFUNDS: 7}))
+
+
+def left_out_at(position: int) -> LandedPositions:
+    """Return where a partition stands that the stream no longer reads."""
+    return LandedPositions(Positions({REFUNDS: position}), {})
 
 
 NOT_LANDED = "the ledger names batch 4 as landed and its table of batches does not"
@@ -90,6 +102,30 @@ NOT_LANDED = "the ledger names batch 4 as landed and its table of batches does n
         seen(ledger=ledger(stands=Positions({ZERO: 40}))),
         inconsistent("the ledger has lost its positions in orders-1", {"partitions": ["orders-1"]}),
     ),
+    Case(
+        "a position was moved that the stream has left out",
+        seen(ledger=ledger(retired=left_out_at(0), query=LEFT_OUT_AT_7)),
+        inconsistent(
+            "it has position 0 for refunds-0, which the stream no longer reads, and had position 7 when that was left out",
+            {"topic": "refunds", "partition": 0, "leftOutAt": 7, "retiredAt": 0},
+        ),
+    ),
+    Case(
+        "a position was deleted that the stream has left out",
+        seen(ledger=ledger(query=LEFT_OUT_AT_7)),
+        inconsistent(
+            "it has no position for refunds-0, which the stream no longer reads, and had position 7 when that was left out",
+            {"topic": "refunds", "partition": 0, "leftOutAt": 7, "retiredAt": None},
+        ),
+    ),
+    Case(
+        "a position was added that the stream has not left out",
+        seen(ledger=ledger(retired=left_out_at(7), query=QueryMark(ORDERS, "query-1", left_out=Positions()))),
+        inconsistent(
+            "it has position 7 for refunds-0, which the stream no longer reads, and had no position when that was left out",
+            {"topic": "refunds", "partition": 0, "leftOutAt": None, "retiredAt": 7},
+        ),
+    ),
 )
 def test_a_ledger_that_contradicts_itself_halts_the_stream_when(case: Case) -> None:
     assert decide(case.seen) == case.decision
@@ -129,3 +165,19 @@ def test_a_partition_that_stands_at_zero_agrees_with_a_batch_that_did_not_read_i
 
 def test_a_verdict_that_is_about_no_batch_names_none() -> None:
     assert batch_of(Contradiction(ContradictionReason.OTHER_OWNER, "")) is None
+
+
+@pytest.mark.parametrize("query", [None, QueryMark(ORDERS, "query-1"), LEFT_OUT_AT_7])
+def test_a_position_that_was_left_out_is_compared_with_what_the_ledger_says_of_it_if_it_does(
+    query: QueryMark | None,
+) -> None:
+    verdict = decide(seen(ledger=ledger(retired=left_out_at(7), query=query))).verdict
+    assert isinstance(verdict, Resume)
+
+
+def test_a_new_generation_notes_where_the_partitions_stand_that_it_leaves_out() -> None:
+    both = ledger(stands=at(40, 30), retired=left_out_at(7))
+    decision = decide(seen(request=asked(source=Selection(partitions=frozenset({ZERO}))), ledger=both))
+    (seed,) = [action for action in decision.actions if isinstance(action, SeedAndPublish)]
+    assert seed.query is not None
+    assert seed.query.left_out == Positions({Partition("orders", 1): 30, REFUNDS: 7})

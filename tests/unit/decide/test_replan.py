@@ -82,7 +82,9 @@ def proposal(why: Evidence, mark: QueryMark, status: BatchStatus | None = BatchS
     )
     kept = () if status is None else (given_up,)
     standing = LandedPositions(at(40, 30), {"orders": "id-1"}, fingerprints_at(at(40, 30)))
-    seed = SeedAndPublish(Generation(2, Epoch(7)), BatchNumber(6), at(40, 30), standing, reason, 8, query=mark)
+    seed = SeedAndPublish(
+        Generation(2, Epoch(7)), BatchNumber(6), at(40, 30), standing, reason, 8, query=replace(mark, left_out=at())
+    )
     return Decision(ReplanBatch(BatchNumber(5), reason, (*FOUND, why, *kept)), (seed, Launch()))
 
 
