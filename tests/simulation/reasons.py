@@ -40,7 +40,7 @@ from exactlyonce.reconcile.verdicts import (
 )
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
 from exactlyonce_spark.load_outcome import NotCommitted
-from exactlyonce_spark.planned import OriginReplaced
+from exactlyonce_spark.planned import LandingRefused, OriginReplaced
 from exactlyonce_spark.source_check import RecordNotShown, RecordsLost, RecordsReplaced
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
@@ -114,15 +114,17 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
     kinds = _hazards_behind(world, root)
     if OTHER_OPERATOR in kinds and world.scenario.operators > 1:
         return True
+    if isinstance(root, LogTaken | LandingRefused) and _ran_beside_a_forgotten_one(world, epoch, since, until):
+        return True
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
     lasting = (
         BatchTooLarge, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded, NotCommitted
     )  # fmt: skip
-    if isinstance(root, (*lasting, *world.refused)):
-        since = 0  # it lasts
-    if isinstance(root, _LATE):
-        since = 0  # a driver that was forgotten runs on; a database that goes back asks again for what retention took
+    if isinstance(root, (*lasting, *world.refused, *_LATE)):
+        since = (
+            0  # it lasts; or whoever was forgotten runs on, and a database that goes back asks for what retention took
+        )
     if isinstance(root, PartitionsDiffer) and world.journal.has_struck({"restore"}, 0, until):
         kinds |= {"topics changed"}  # the ledger may name a generation that was made for other topics
     if isinstance(root, LogUnreadable | StateMissing) and world.journal.has_struck({"restore"}, 0, until):
@@ -130,6 +132,13 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
         if isinstance(root, StateMissing):
             kinds |= {"restore"}  # it may have forgotten that the query keeps state, and so seeded a generation without
     return world.journal.has_struck(kinds, since, until)
+
+
+def _ran_beside_a_forgotten_one(world: SimulatedWorld, epoch: int, since: int, until: int) -> bool:
+    """Whether a driver of an attempt that the ledger has forgotten ran meanwhile: it may have written where this one reads."""
+    others = (driver for number, found in world.drivers.items() if number != epoch for driver in found)
+    beside = any(driver.began <= until and driver.ended_at >= since for driver in others)
+    return beside and world.journal.has_struck({"restore"}, 0, until)
 
 
 def _hazards_behind(world: SimulatedWorld, root: BaseException) -> frozenset[str]:
@@ -266,7 +275,7 @@ def _is_replaced(world: SimulatedWorld) -> bool:
     """Whether the source lacks a record that landed, by the world's own log; or a topic has another id."""
     if "re-create" in world.struck and world.topic.has_ids:
         return True
-    if "restore" in world.struck and {"truncate", "re-create"} & world.struck:
+    if {"restore", "failover"} & world.struck and {"truncate", "re-create"} & world.struck:
         return True  # the records that had landed when it halted may have gone from the table since
     if world.is_unfinished() and {"truncate", "re-create"} & world.struck:
         return True  # the records of a decided batch may be in no table yet
@@ -316,6 +325,8 @@ def _may_be_unfinished(world: SimulatedWorld, verdict: Verdict, attempt: Attempt
     if isinstance(verdict, Resume) or writer is None:
         return True
     drivers = world.drivers[writer]
+    if isinstance(verdict, FinishBatch) and world.journal.has_struck({"foreign writes"}, 0, attempt.decided):
+        return True  # a plan that another wrote may end where the sink stands in some partition
     if isinstance(verdict, ReplayBatch) and any(_has_drained(driver) for driver in drivers):
         return True  # planned, and then asked to end before it was begun
     return not any(_has_drained(driver) for driver in drivers)
