@@ -11,6 +11,7 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
 from tests.simulation import adoption, foreign_writer, manifest
 from tests.simulation.asked_resets import RESET
+from tests.simulation.claims import standing
 from tests.simulation.poison import LASTING
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scheduler import Process
@@ -127,15 +128,25 @@ class Chaos:
         world.named = everything
         while self._produced < world.records_to_produce:
             self._produce()
-        if "re-create" in world.struck and not world.topic.has_ids:
-            # A query that starts without its checkpoint waits at the start of an empty topic, and without an id nothing tells.
-            world.topic.ends.update({key: 1 for key, end in world.topic.ends.items() if end == 0})
+        self._produce_where_a_query_may_wait()
         for transaction in list(world.database.pending):
             world.database.settle_pending(transaction, apply=world.random.random() < 0.5)
         for process in (*self._live_drivers(), *world.compactors, *world.operators):
             process.frozen = False
         if all(operator.ended for operator in world.operators):
             world.start_operator("operator last")
+
+    def _produce_where_a_query_may_wait(self) -> None:
+        """Write a record where a query without its checkpoint, or with a plan that another wrote, takes a log for read.
+
+        Its driver waits, and the first record shows that the log is not the one that was read.
+        """
+        world = self._world
+        written_by_another = "truncate" in world.struck and world.foreign_writes
+        without_id = "re-create" in world.struck and not world.topic.has_ids
+        for key, end in list(world.topic.ends.items()):
+            if (without_id and end == 0) or (written_by_another and end < standing(world).get(key, 0)):
+                world.topic.ends[key] = end + 1
 
     def _produce(self) -> None:
         world = self._world

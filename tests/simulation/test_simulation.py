@@ -97,7 +97,14 @@ SEEDS_THAT_WENT_WRONG = (
     106548,
     110100,
     115626,
+    270242,
+    384676,
+    401849,
+    431214,
+    482677,
+    501902,
     595720,
+    692518,
 )
 """Each showed a mistake of the protocol, of the model or of the oracle that 10,000 seeds had not shown."""
 
