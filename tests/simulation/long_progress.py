@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.search import Chunk, Found
+from tests.simulation.seeds_that_went_wrong import SEEDS_THAT_WENT_WRONG
 
 CHUNK = 200
 SEEDS_SHOWN = 50
@@ -141,8 +142,11 @@ class Progress:
 
     def report(self) -> str:
         """Return the page for docs/reports/."""
-        told = ", ".join(str(seed) for seed in sorted(self.wrong)[:SEEDS_SHOWN]) or "none"
-        words = [f"- {seed}: {line_of(text)}" for seed, text in sorted(self.wrong.items())[:SEEDS_SHOWN]]
+        shown = sorted(self.wrong.items())[:SEEDS_SHOWN]
+        told = ", ".join(str(seed) for seed, _ in shown) or "none"
+        mended = [seed for seed in self.wrong if seed in SEEDS_THAT_WENT_WRONG]
+        words = [f"- {seed}{' (mended)' if seed in mended else ''}: {line_of(text)}" for seed, text in shown]
+        since = f" Mended since: {len(mended)}; `make test` runs each." if mended else ""
         lines = [
             "# A long run of the simulation",
             "",
@@ -151,7 +155,7 @@ class Progress:
             f"({self.seeds / max(self.seconds, 1):.0f} seeds per second), the latest by Python {platform.python_version()}.",
             "",
             *([] if self.seeds == self.last - self.first else [f"**Not complete**: {self.seeds} seeds were run.", ""]),
-            f"**Violations: {len(self.wrong)}.** Seeds: {told}.",
+            f"**Violations: {len(self.wrong)}.** Seeds: {told}.{since}",
             *words,
             "",
             f"{self.halted} runs ended halted, each for a reason that the oracle accepts; the others landed everything.",

@@ -12,6 +12,7 @@ from scripts.code_version import commit_of
 from tests.simulation import long
 from tests.simulation.long_progress import CHUNK, CompactFile, Progress, ProgressFile, Ran, merged
 from tests.simulation.search import Chunk, Found
+from tests.simulation.seeds_that_went_wrong import SEEDS_THAT_WENT_WRONG
 
 
 def span(first: int, until: int, *wrong: Found, commit: str = "abc", seconds: float = 1.0) -> Ran:
@@ -149,3 +150,15 @@ def test_a_run_that_is_stopped_writes_what_it_has_done(tmp_path: Path, monkeypat
     assert long.main(["--seeds", "600", "--first", "0", "--report", str(report)]) == 1
     assert "**Not complete**: 200 seeds were run." in report.read_text()
     assert (tmp_path / "simulation.progress.json").exists()
+
+
+def test_a_report_tells_the_seeds_that_are_mended_from_those_that_are_not() -> None:
+    mended, open_still = SEEDS_THAT_WENT_WRONG[0], SEEDS_THAT_WENT_WRONG[0] + 1
+    progress = Progress("abc", 0, mended + 2)
+    found = (Found(mended, f"seed {mended}: lost"), Found(open_still, f"seed {open_still}: doubled"))
+    progress.add(span(0, mended + 2, *found))
+    report = progress.report()
+    assert "**Violations: 2.**" in report
+    assert "Mended since: 1;" in report
+    assert f"- {mended} (mended): " in report
+    assert f"- {open_still}: " in report

@@ -44,6 +44,7 @@ from tests.simulation.search import (
     violations_in,
     workers,
 )
+from tests.simulation.seeds_that_went_wrong import SEEDS_THAT_WENT_WRONG
 from tests.simulation.shared_labels import SharedLabelsWorld
 from tests.simulation.snapshot_world import SnapshotWorld
 from tests.simulation.spark_batch import TASK_TRIES
@@ -78,36 +79,6 @@ SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)
 
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 SEEDS_OF_A_SCENARIO = 50
-SEEDS_THAT_WENT_WRONG = (
-    37039,
-    47704,
-    50060,
-    61145,
-    61988,
-    74920,
-    79088,
-    80997,
-    85905,
-    86600,
-    95496,
-    98503,
-    98866,
-    103122,
-    103716,
-    106548,
-    110100,
-    115626,
-    270242,
-    384676,
-    401849,
-    431214,
-    482677,
-    501902,
-    595720,
-    692518,
-)
-"""Each showed a mistake of the protocol, of the model or of the oracle that 10,000 seeds had not shown."""
-
 SEEDS_OF_LETTERS_THAT_WENT_WRONG = (373, 616, 676, 1198)
 """The same of a world of dead letters: a letter of a record that a truncation put another one in the place of, and retention
 between what a person asked for and the commit that did it."""
