@@ -303,3 +303,12 @@ def test_a_partition_of_which_nothing_has_landed_yet_holds_the_limit() -> None:
     new = Partition("orders", 7)
     assert holds({KEYS[0]: 5, new: 9}, {KEYS[0]: 5}, {})
     assert not holds({KEYS[0]: 5, new: 0}, {KEYS[0]: 5}, {})
+
+
+def test_a_limit_holds_while_the_ledger_says_nothing_of_a_landed_batch() -> None:
+    machine = ended()
+    view = machine.ledger.view(STREAM)
+    assert view is not None
+    limit = BatchLimit(records=1, message="", batch=0, until="{}", since=machine.now)
+    assert still_needed(limit, None, Recovery()) == limit
+    assert still_needed(limit, replace(view, stream=replace(view.stream, landed_batch=None)), Recovery()) == limit

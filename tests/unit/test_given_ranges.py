@@ -76,6 +76,11 @@ def test_what_stands_beside_it_is_refused_part_by_part() -> None:
     )
 
 
+def test_a_range_that_ends_where_the_stream_stands_lies_behind_it() -> None:
+    (words,) = taken(200, 500).refused
+    assert words.startswith("orders-0 [200, 500) has landed, or lies before the stream's start")
+
+
 def test_a_range_that_an_earlier_command_has_taken_up_is_continued() -> None:
     held = replace(SKIPPED, status=FailureStatus.REPLAYING, replay="another")
     found = taken(100, 200, replace(STANDING, rows=(held,)))

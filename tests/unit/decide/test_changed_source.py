@@ -187,6 +187,16 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
             id="a partition of a topic that is read is assigned beside",
         ),
         pytest.param(
+            changed(ORDERS, held(ZERO, ONE), {ONE: 90}, before=ASSIGNED_ZERO,
+                    ledger=ledger(stands=at(40), query=QueryMark(ASSIGNED_ZERO, "query-1"),
+                                  batches=(replace(TAKEN_4, status=TAKEN_4.status.LANDED,
+                                                   ranges=type(TAKEN_4.ranges)({ZERO: TAKEN_4.ranges[ZERO]})),)),
+                    checkpoint=logs(start=at(30), end=at(40))),
+            {ZERO: 40, ONE: 90},
+            ["orders-1 was never read and starts at 90, as the start of the source says"],
+            id="a topic is read whole of which one partition was assigned",
+        ),
+        pytest.param(
             changed(LIKE_ANY, held(ZERO, ONE, REFUNDS), {REFUNDS: 50}, before=LIKE_O),
             {ZERO: 40, ONE: 30, REFUNDS: 50},
             ["refunds-0 was never read and starts at 50, as the start of the source says"],
