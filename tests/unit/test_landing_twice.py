@@ -11,6 +11,7 @@ from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.planned_backfills import plan_backfill
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_partition
 from exactlyonce_spark.left_out import left_out_of_decided
@@ -38,6 +39,17 @@ def test_a_task_that_runs_once_more_after_its_batch_has_landed_finds_that_out() 
     finish_partitions(ledger, permit, FIRST, Written(0), 8)
     again = land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, is_not_to_be_written)
     assert isinstance(again, AlreadyLanded)
+
+
+@pytest.mark.parametrize("fingerprint", [None, Fingerprint(4, "digest", 1_000, 3)])
+def test_a_partition_that_lands_keeps_the_fingerprint_of_its_last_record(fingerprint: Fingerprint | None) -> None:
+    ledger = MemoryLedger(MemoryDatabase())
+    permit = started(ledger)
+    begin_batch(ledger, permit, FIRST, by_partition=True)
+    land_partition(ledger, permit, FIRST.number, P0, FIRST.ranges[P0], IDS, no_rows, fingerprint)
+    view = ledger.view(STREAM)
+    assert view is not None
+    assert view.landed.fingerprints == ({} if fingerprint is None else {P0: fingerprint})
 
 
 def test_a_partition_whose_position_has_moved_otherwise_writes_nothing() -> None:

@@ -74,6 +74,18 @@ def test_a_new_leader_that_lacks_what_landed_ends_the_driver_with_partition_and_
         scenario.run_batch()
 
 
+def test_the_last_landed_record_is_compared_while_the_source_holds_it_and_retention_may_take_it() -> None:
+    scenario = Scenario()
+    scenario.run_batch()
+    scenario.lose_from(8)
+    scenario.topic.starts[KEY] = 9
+    with pytest.raises(RecordsReplaced, match=r"orders-0 at 9 "):
+        scenario.run_batch()
+    scenario.topic.starts[KEY] = 10
+    scenario.run_batch()
+    assert scenario.stands == 20
+
+
 def test_a_leader_that_lacks_only_what_had_not_landed_is_landed_from() -> None:
     scenario = Scenario()
     scenario.run_batch()

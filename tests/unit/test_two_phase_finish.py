@@ -140,6 +140,20 @@ def test_rows_whose_records_are_gone_halt_the_stream(passed: Watch) -> None:
     assert not world.read_again
 
 
+def test_rows_are_not_made_of_other_records_that_stand_where_the_decided_ones_did(passed: Watch) -> None:
+    world = World()
+    killed_at("batch.decided", passed)
+    with pytest.raises(Killed):
+        world.land()
+    aborted_by_the_sink(world, 2)
+    world.topic.truncate(P1, 1)
+    world.topic.ends[P1] = 9
+    with pytest.raises(RowsNotThere, match=r"of the decided batch 1.*others may stand in their place"):
+        world.next_driver()
+    assert world.visible.total() == 5
+    assert not world.read_again
+
+
 def test_a_driver_that_was_forgotten_leaves_the_loads_of_its_successor_alone(passed: Watch) -> None:
     world = World()
     forgotten = world.permit
