@@ -235,10 +235,9 @@ class LandedPositions:
 class QueryMark:
     """What the latest driver was started to do: which partitions it reads, a hash of format and transform, its limit.
 
-    `limit` says how large the resource lets a batch be; None where an earlier release started the driver. `shrunk` is the
-    smaller number of offsets that the loop let it have meanwhile, because a batch was too large. `left_out` says where the
-    partitions stood that are no longer read, when the latest generation was made: no batch's row tells of them, so this is
-    what a retired position is compared with. It is None where an earlier release made that generation.
+    `limit` says how large the resource lets a batch be, `shrunk` is the smaller number of offsets that the loop let it have
+    since a batch was too large, and `left_out` says where partitions stood when the latest generation left them out, of which
+    no batch's row tells. `limit` and `left_out` are None where an earlier release started the driver or made the generation.
     """
 
     source: Selection
@@ -250,11 +249,9 @@ class QueryMark:
     def to_json(self) -> str:
         """Render it; equal marks give equal texts."""
         document = {"source": json.loads(self.source.to_json()), "query": self.query}
-        if self.left_out is not None:
-            document["leftOut"] = json.loads(self.left_out.to_json())
-        limits = {"limit": self.limit, "shrunk": self.shrunk}
-        document |= {name: limit for name, limit in limits.items() if limit is not None}
-        return json.dumps(document, sort_keys=True)
+        left_out = None if self.left_out is None else json.loads(self.left_out.to_json())
+        document |= {"limit": self.limit, "shrunk": self.shrunk, "leftOut": left_out}
+        return json.dumps({name: value for name, value in document.items() if value is not None}, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> QueryMark:
@@ -283,11 +280,10 @@ NO_POSITIONS = LandedPositions(Positions(), {})
 class LedgerView:
     """What one look at the ledger shows of a stream.
 
-    `batches` holds the rows that a decision may need: the landed batch and all that come after it. `retired` is where
-    partitions stand that are not read any more. `query` is None before the first driver, and where an earlier release
-    started it. `ticket` is the latest that was drawn, maybe for an earlier epoch; None where no release knew of it.
+    `batches` holds the rows that a decision may need: the landed batch and all later ones; `earlier` those before them, as far
+    as they were read for evidence. `retired` is where partitions stand that are not read any more. `query` is None before the
+    first driver, and where an earlier release started it. `ticket` is the latest that was drawn, maybe for an earlier epoch.
     `decided` is the batch whose rows are yet to be committed in a sink of two phases; a seed may have followed it.
-    `earlier` holds rows before those in `batches`, as far as they were read for evidence.
     """
 
     stream: StreamRow
