@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.ledger.fence import Fenced, Lock, Permit, fence, raise_epoch
+from exactlyonce.ledger.fence import Fenced, Permit, fence, raise_epoch
+from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import DecisionDiffers, land_decided
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
