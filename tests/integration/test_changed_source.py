@@ -49,6 +49,18 @@ def test_topics_are_added_left_out_and_added_again_and_every_record_of_what_is_r
 
     rig.overrides[TOPICS] = [refunds, rig.name]
     orders += rig.produce(100)
+    edited = f"update exactlyonce.offsets set next_offset = %s where topic = '{rig.name}' and partition = 0"
+    rig.sql(edited % 0)
+    result = rig.run()
+    assert isinstance(result, Halted), rig.story()
+    assert (
+        f"has position 0 for {rig.name}-0, which the stream no longer reads, and had position 25 when that was left out"
+        in result.message
+    )
+    assert rig.counts() == Counter([*orders[:100], *held]), (
+        "what stands in a row that somebody edited is not read again"
+    )
+    rig.sql(edited % 25)
     assert rig.run() == Done(completed=True), rig.story()
     assert rig.counts() == Counter([*orders, *held]), "what came meanwhile lands once the topic is named again"
     assert [kind for kind in rig.verdicts() if kind == "RebuildFromSink"] == ["RebuildFromSink"] * 3
