@@ -10,7 +10,7 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,8 @@ from exactlyonce.api.replay import Replayed, require_replayable
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.errors import ExactlyOnceError, Refused
-from exactlyonce.launch.backfill import into_table, landing_place_of, planned
+from exactlyonce.launch.backfill import Span, into_table, landing_place_of, planned
+from exactlyonce.launch.chosen_ranges import looked_up_by_process, moments_of
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
@@ -26,7 +27,8 @@ from exactlyonce.ledger.connector import Use
 from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce_spark.assembly import sink_connector, source_connector
-from exactlyonce_spark.connectors.ports import DividesRanges, ReplayConnector
+from exactlyonce_spark.backfill_plan import Chooser
+from exactlyonce_spark.connectors.ports import ChoosesRanges, DividesRanges, ReplayConnector
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain, drain_with_parent
 from exactlyonce_spark.failures import ending_of
@@ -126,7 +128,8 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
         session = start_session(
             DriverSpec(stream_id, spec, document.master, document.spark_conf), ensure_jars(report=log.info)
         )
-        divider = reader.divider(session) if isinstance(reader, DividesRanges) else None
+        of_backfill = document.backfill is not None
+        divider = reader.divider(session, of_backfill=of_backfill) if isinstance(reader, DividesRanges) else None
         progress = ProgressFile.of(os.environ)
         stack.enter_context(touching(progress, lambda: with_looks(work_of(session), divider)))
         streamed = streaming_rows(session, reader, spec, 1)  # it is planned, and never run
@@ -147,7 +150,9 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
             return letter_replay.run(letters_to_land(document, ledger, outcome))
         source = source_address(spec.source, secrets).open()
         if document.backfill is not None:
-            given = {it.span: it.origin_id for it in document.take_up}
+            given: Mapping[Span, str] = {it.span: it.origin_id for it in document.take_up}
+            if looked_up_by_process(spec.source) and isinstance(reader, ChoosesRanges):
+                given = Chooser(ledger, stream_id, reader, session).spans(document.backfill)
             planned(ledger, source, stream_id, document.backfill, table, given)
             reached("backfill.planned")
         kind = SparkRows if isinstance(target, WritesAhead) else SparkRecords
@@ -160,7 +165,9 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
 def _asked_of(document: ReplayDocument) -> Replayed:
     if document.letters or document.find is not None:
         return Replayed.DEAD_LETTERS
-    return Replayed.RANGES if document.take_up or document.backfill is not None else Replayed.FAILURES
+    if document.backfill is not None:
+        return Replayed.of_ranges(between=moments_of(document.backfill) is not None, into_other=True)
+    return Replayed.RANGES if document.take_up else Replayed.FAILURES
 
 
 def main() -> int:

@@ -209,7 +209,7 @@ def test_a_file_that_goes_between_its_count_and_its_task_is_looked_for_again_and
     reader = reader_of(folder, type="Json", schema="id BIGINT")
     place = Partition(str(folder), KEY)
     end = Place.of(reader._options(spark)).planner(FileLimit(9, 1 << 20)).end(NOTHING_READ)
-    divider, span = reader.divider(spark), OffsetRange(NOTHING_READ, end)
+    divider, span = reader.divider(spark, of_backfill=False), OffsetRange(NOTHING_READ, end)
     found = divider.first(place, span, 10)
     assert isinstance(found, Part)
     assert found.records == 2

@@ -178,7 +178,7 @@ def test_a_streamreplay_and_a_command_that_ask_for_the_same_mean_one_backfill() 
 
 def test_the_error_of_a_part_that_is_left_does_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     parts = [replace(part(0, 30), error="the server\x1b[2J says no"), part(30, 40, FailureStatus.REPLAYED)]
-    assert backfill._show(ORDER, parts) == 30
+    assert backfill._show(ORDER, parts, str) == 30
     first, last = capsys.readouterr().out.splitlines()
     assert first == "orders-0 [0, 30), which failed: the server [2J says no"
     assert last == "Of the backfill january into public.orders_v2, 10 records have landed, 30 are left."

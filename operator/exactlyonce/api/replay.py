@@ -7,7 +7,7 @@ from enum import Enum
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.connectors.specs import TakesNoReplays, TakesReplays
+from exactlyonce.connectors.specs import BackfilledByTime, TakesNoReplays, TakesReplays
 from exactlyonce.errors import Refused
 from exactlyonce.schema.model import field_name
 
@@ -20,12 +20,18 @@ _NO_REPLAY = (
 class Replayed(Enum):
     """What a replay lands: ranges in quarantine, dead letters, or ranges that are given by hand.
 
-    The values are those of `exactlyonce replay --from`.
+    The values are those of `exactlyonce replay --from`, and one for a backfill of what lies between two moments.
     """
 
     FAILURES = "failures"
     DEAD_LETTERS = "dead-letters"
     RANGES = "ranges"
+    BETWEEN_INTO_OTHER = "what lies between two moments, into another table"
+
+    @classmethod
+    def of_ranges(cls, *, between: bool, into_other: bool) -> Replayed:
+        """Return what is asked for with ranges: between two moments or by their positions, into another table or not."""
+        return cls.BETWEEN_INTO_OTHER if between and into_other else cls.RANGES
 
 
 class ReplayRefused(Refused):
@@ -50,13 +56,18 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
         name = field_name(spec.sink.connector)
         reason = sink.no_replay if isinstance(sink, TakesNoReplays) else _NO_REPLAY
         return f"this release cannot replay into sink.{name}: {reason}"
-    if not source.positions_count_records and asked is not Replayed.FAILURES:
+    if not source.positions_count_records and asked not in _taken_by(source):
         return _why_only_failures(f"source.{field_name(spec.source.connector)}", asked)
     if spec.output_mode is not OutputMode.APPEND:
         return f"with outputMode: {spec.output_mode} a row is the result of many records, so that some of them make no rows"
     if spec.source.format.on_tombstone is OnTombstone.DELETE:
         return "with onTombstone: Delete an older record could delete what a later one has written"
     return sink.replay_refusal
+
+
+def _taken_by(source: object) -> tuple[Replayed, ...]:
+    """What is replayed of a source whose positions count no records."""
+    return (Replayed.FAILURES, *([Replayed.BETWEEN_INTO_OTHER] if isinstance(source, BackfilledByTime) else []))
 
 
 def _why_only_failures(source: str, asked: Replayed) -> str:

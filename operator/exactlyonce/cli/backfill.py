@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.util import find_spec
@@ -30,11 +30,13 @@ from exactlyonce.launch.backfill import (
     require_past,
     rows_of,
 )
+from exactlyonce.launch.chosen_ranges import looked_up_by_process
 from exactlyonce.ledger.given_ranges import in_rounds
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.planned_backfills import known_backfill
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
+from exactlyonce.ledger.rows import FailureRow, FailureStatus, counts_records
+from exactlyonce.positions.ranges import OffsetRange
 from exactlyonce.reconcile.between_times import Open, found_between
 
 LANDED, LOST = (FailureStatus.REPLAYED,), (FailureStatus.LOST,)
@@ -74,6 +76,8 @@ def run_backfill(
         require_other_table(transaction, stream.stream_id, table)
     order = _order(asked, rows_of(stream.spec))
     known = known_backfill(ledger, stream.stream_id, order.name, order.definition)
+    if known is None and looked_up_by_process(stream.spec.source):
+        return _run_unseen(opened, secrets, asked, order, pace, yes=yes)
     spans = {} if known is not None else _spans(asked, stream.spec.source, open_source)
     if known is not None:
         parts: Sequence[FailureRow] = known.parts
@@ -82,11 +86,32 @@ def run_backfill(
     else:
         parts = parts_of(open_source(stream.spec.source), spans)
         require_origins(parts, {key.origin: origin_id for (key, _), origin_id in spans.items()})
-    left = _show(order, parts)
+    left = _show(order, parts, stream.spec.source.spec.position_text)
     if not left or not yes:
         if left:
             click.echo("Nothing was changed; --yes lands them.")
         return 0 if not records_of(parts, LOST) else 1
+    return _landed(opened, secrets, order, pace, spans)
+
+
+def _run_unseen(
+    opened: LocalStream, secrets: Path, asked: AskedBackfill, order: BackfillOrder, pace: ReplayLimits, *, yes: bool
+) -> int:
+    """Land a backfill of which only its own process can tell what it is of."""
+    assert asked.moments is not None, "ranges of such a source are refused"
+    require_past(asked.moments[1].replace(tzinfo=UTC), datetime.now(UTC))
+    if not yes:
+        click.echo(
+            f"What lies between these two moments is looked up by the process that lands it. Of the backfill {order.name} into "
+            f"{order.table}, nothing is recorded yet. Nothing was changed; --yes lands it."
+        )
+        return 0
+    return _landed(opened, secrets, order, pace, {})
+
+
+def _landed(
+    opened: LocalStream, secrets: Path, order: BackfillOrder, pace: ReplayLimits, spans: Mapping[Span, str]
+) -> int:
     if find_spec("pyspark") is None:
         raise ExtraMissing.of("pyspark")
     document = document_of(opened, (), most_records=pace.chunk, records_per_second=pace.records_per_second)
@@ -122,13 +147,14 @@ def records_of(parts: Sequence[FailureRow], statuses: Collection[FailureStatus])
     return sum(row.offset_count for row in parts if row.status in statuses)
 
 
-def _show(order: BackfillOrder, parts: Sequence[FailureRow]) -> int:
-    """Print how far a backfill is, and return how many records are left."""
+def _show(order: BackfillOrder, parts: Sequence[FailureRow], position: Callable[[int], str]) -> int:
+    """Print how far a backfill is, and return how many records, or ranges, are left."""
     landed, left, lost = (records_of(parts, statuses) for statuses in (LANDED, HELD, LOST))
     for row in parts:
         if row.status in HELD:
             again = f", which failed: {one_line(row.error)}" if row.error else ""
-            click.echo(f"{row.partition} [{row.from_offset}, {row.until_offset}){again}")
+            click.echo(f"{row.partition} {OffsetRange(row.from_offset, row.until_offset).text(position)}{again}")
     gone = f", and {lost} are lost" if lost else ""
-    click.echo(f"Of the backfill {order.name} into {order.table}, {landed} records have landed, {left} are left{gone}.")
+    what = "records" if all(counts_records(row.until_offset) for row in parts) else "ranges"
+    click.echo(f"Of the backfill {order.name} into {order.table}, {landed} {what} have landed, {left} are left{gone}.")
     return left

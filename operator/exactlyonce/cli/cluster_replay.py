@@ -14,12 +14,12 @@ from typing import Any
 import click
 import yaml
 
-from exactlyonce.api.replay import Replayed, require_replayable
+from exactlyonce.api.replay import require_replayable
 from exactlyonce.api.resource import API_VERSION, Stream, parse_stream
 from exactlyonce.api.stream_replay import REPLAY_KIND, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
 from exactlyonce.bounded_text import printable
-from exactlyonce.cli.given_ranges import Moments, given_ranges
+from exactlyonce.cli.given_ranges import Moments, given_ranges, replayed_by
 from exactlyonce.cli.replayed_transform import with_transform
 from exactlyonce.cli.status import as_data
 from exactlyonce.control.cluster_reader import ClusterReader
@@ -69,7 +69,7 @@ def run_cluster_replay(
     """
     found = parse_stream(cluster.stream(namespace, name), f"{namespace}/{name}")
     stream = with_transform(found, asked.transform)
-    require_replayable(stream.spec, stream.stream_id, Replayed(asked.kind))
+    require_replayable(stream.spec, stream.stream_id, replayed_by(asked.kind, asked.by_timestamp, asked.into))
     created = create_replay(cluster, replay_of(stream, asked, datetime.now(UTC)), dry_run=not following.creates)
     if not following.creates:
         document = {key: created[key] for key in ("apiVersion", "kind", "spec")}

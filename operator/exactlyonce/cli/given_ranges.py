@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from exactlyonce.api.replay import Replayed
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import Refused
@@ -15,6 +16,14 @@ from exactlyonce.reconcile.between_times import Open, ranges_between
 
 Moments = tuple[datetime, datetime]
 """From one until another, without a time zone: UTC."""
+
+
+def replayed_by(kind: str, by_timestamp: Moments | None, into: str | None) -> Replayed:
+    """Return what the options of `exactlyonce replay` ask for; `kind` is that of --from."""
+    asked = Replayed(kind)
+    if asked is not Replayed.RANGES:
+        return asked
+    return Replayed.of_ranges(between=by_timestamp is not None, into_other=into is not None)
 
 
 class RangesUnreadable(Refused):

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from exactlyonce.api.replay import Replayed, require_replayable
+from exactlyonce.api.replay import require_replayable
 from exactlyonce.assembly import source_address
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.backfill import AskedBackfill, ReplayLimits, run_backfill
 from exactlyonce.cli.cluster_commands import OUTPUT, TIMEOUT, of_a_cluster
 from exactlyonce.cli.commands import ExtraMissing, Taught
-from exactlyonce.cli.given_ranges import taken_from
+from exactlyonce.cli.given_ranges import replayed_by, taken_from
 from exactlyonce.cli.letter_replay import letter_candidates, ready_letters, show_letters
 from exactlyonce.cli.local_replay import run_replay, tell
 from exactlyonce.cli.local_stream import choose_stream, open_stream
@@ -170,7 +170,7 @@ def replay(
         )
     state, secrets = options["state"], options["secrets"]
     stream = with_transform(choose_stream(Path(target), options["name"]), transform)
-    require_replayable(stream.spec, stream.stream_id, Replayed(kind))
+    require_replayable(stream.spec, stream.stream_id, replayed_by(kind, by_timestamp, into))
     opened = open_stream(stream, state, secrets, read_only=True)
     if into is not None and backfill is not None:
         source = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))

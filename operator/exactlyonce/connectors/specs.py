@@ -202,6 +202,14 @@ class TakesBackfills(TakesReplays, Protocol):
         ...
 
 
+@runtime_checkable
+class BackfilledByTime(Protocol):
+    """A source whose positions count no records, of which a backfill finds by itself what lies between two moments."""
+
+    backfilled_by: ClassVar[str]
+    """What tells when a record was written, in words."""
+
+
 class LedgerSpec(Protocol):
     """What a stream says of a ledger that is not in its sink: `spec.ledger.<connector>`."""
 

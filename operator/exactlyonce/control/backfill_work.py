@@ -9,6 +9,7 @@ from exactlyonce.api.stream_replay_status import ShownRange
 from exactlyonce.control.replay_work import DryRun, FailureWork, Found, GivenWork, LetterWork, Subject, Work, resolved
 from exactlyonce.launch.asked_ranges import AskedRange, Tally, tally_backfill
 from exactlyonce.launch.backfill import BackfillOrder, into_table, require_origins, require_past, rows_of
+from exactlyonce.launch.chosen_ranges import TALLY_OF_NOTHING_KNOWN, looked_up_by_process
 from exactlyonce.launch.replay_document import ReplayReport
 from exactlyonce.launch.replay_pod import ReplayOrders, backfill_of, with_transform
 from exactlyonce.ledger.backfills import Backfill
@@ -16,6 +17,11 @@ from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.reconcile.replay_choice import NOTHING_BETWEEN
+
+LOOKED_UP_LATER = (
+    "Only the process of the replay can tell what lies between these two moments. Nothing was changed; create a StreamReplay "
+    "without dryRun: it records that first, or says why it cannot be landed."
+)
 
 
 def work_of(subject: Subject) -> Work:
@@ -57,7 +63,8 @@ class BackfillWork:
         into_table(self.subject.stream.spec, self.order.table)
         known = self._known()
         asked = self._asked(known)
-        return Found(self._counted(asked, known), ReplayOrders(asked, ()), None if asked else NOTHING_BETWEEN)
+        is_nothing = not asked and not self._is_looked_up_later(known)
+        return Found(self._counted(asked, known), ReplayOrders(asked, ()), NOTHING_BETWEEN if is_nothing else None)
 
     def ended(self, report: ReplayReport | None) -> Tally:
         """Return what the record of the backfill says; a process that came to its end has compared its order with it."""
@@ -77,16 +84,23 @@ class BackfillWork:
         stream, known = self.subject.stream, self._known()
         into_table(stream.spec, self.order.table)
         asked = self._asked(known)
+        if self._is_looked_up_later(known):
+            return DryRun(self._counted(asked, known), (), LOOKED_UP_LATER, is_whole=True)
         rows = self.subject.stores.parts(stream, [it.span for it in asked]) if known is None else known.parts
         left = sum(row.offset_count for row in rows if row.status in HELD)
         counted = self._counted(asked, known)
+        what = "ranges" if counted.counts_no_records else "records"
         message = (
-            f"{left} of {counted.records.asked} records are to be landed into {self.order.table}. Nothing was changed; "
+            f"{left} of {counted.records.asked} {what} are to be landed into {self.order.table}. Nothing was changed; "
             "create a StreamReplay without dryRun to land them."
         )
         return DryRun(
             counted, tuple(ShownPart(row) for row in rows), message if asked else NOTHING_BETWEEN, is_whole=True
         )
+
+    def _is_looked_up_later(self, known: Backfill | None) -> bool:
+        """Whether only the process of the first attempt can tell what the backfill is of."""
+        return known is None and looked_up_by_process(self.subject.stream.spec.source)
 
     def _known(self, *, was_compared: bool = False) -> Backfill | None:
         stream_id = self.subject.stream.stream_id
@@ -95,6 +109,10 @@ class BackfillWork:
     def _asked(self, known: Backfill | None) -> tuple[AskedRange, ...]:
         if known is not None:
             return tuple(AskedRange.of(row) for row in known.parts)
+        if self._is_looked_up_later(known):
+            if self.asked.by_timestamp is not None:
+                require_past(self.asked.by_timestamp.until, self.subject.now)
+            return ()
         carried = self.subject.carried()
         return self._resolved() if carried is None else carried
 
@@ -109,4 +127,6 @@ class BackfillWork:
         return tuple(replace(AskedRange.of(row), origin_id=row.origin_id) for row in rows)
 
     def _counted(self, asked: tuple[AskedRange, ...], known: Backfill | None) -> Tally:
+        if self._is_looked_up_later(known):
+            return TALLY_OF_NOTHING_KNOWN
         return tally_backfill(asked, None if known is None else known.parts)

@@ -279,5 +279,6 @@ def _parsed(document: Mapping[str, Any]) -> StreamReplay:
 def _asked_of(replay: StreamReplay) -> Replayed:
     asked = replay.spec.from_
     if asked.ranges is not None:
-        return Replayed.RANGES
+        between = asked.ranges.by_timestamp is not None
+        return Replayed.of_ranges(between=between, into_other=replay.spec.into is not None)
     return Replayed.FAILURES if asked.dead_letters is None else Replayed.DEAD_LETTERS

@@ -254,18 +254,18 @@ def tally_backfill(asked: Collection[AskedRange], parts: Collection[FailureRow] 
     counts: Counter[FailureStatus] = Counter()
     for row in parts:
         counts[row.status] += row.offset_count
-    held, replayed = sum(counts[status] for status in HELD), counts[FailureStatus.REPLAYED]
     found = [{row.status for row in run} for run in _adjoining(parts)]
-    return Tally(
-        Amount(
-            len(found),
-            sum(it == {FailureStatus.REPLAYED} for it in found),
-            sum(not it.isdisjoint(HELD) for it in found),
-            sum(FailureStatus.LOST in it and it.isdisjoint(HELD) for it in found),
-        ),
-        Amount(sum(counts.values()), replayed, held, counts[FailureStatus.LOST]),
-        Kind.BACKFILL,
+    ranges = Amount(
+        len(found),
+        sum(it == {FailureStatus.REPLAYED} for it in found),
+        sum(not it.isdisjoint(HELD) for it in found),
+        sum(FailureStatus.LOST in it and it.isdisjoint(HELD) for it in found),
     )
+    if not all(counts_records(row.until_offset) for row in parts):
+        return Tally(ranges, ranges, Kind.BACKFILL, counts_no_records=True)
+    held = sum(counts[status] for status in HELD)
+    records = Amount(sum(counts.values()), counts[FailureStatus.REPLAYED], held, counts[FailureStatus.LOST])
+    return Tally(ranges, records, Kind.BACKFILL)
 
 
 def _adjoining(spans: Collection[_Span]) -> list[list[_Span]]:

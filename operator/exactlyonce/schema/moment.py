@@ -26,6 +26,10 @@ Moment = Annotated[
 ]
 
 
+Moments = tuple[datetime, datetime]
+"""The first one, and the one before which it ends."""
+
+
 def first_milliseconds(moment: datetime) -> int:
     """Return the first millisecond since 1970 that is not before a moment: a fraction of one counts as the next.
 

@@ -14,7 +14,8 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.positions.ranges import Ranges
+from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
+from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.metrics import NotLanded
 from exactlyonce_spark.replay_parts import RangeDivider
 from exactlyonce_spark.target import ManifestTarget, ReplayTarget, Target, TaskRange, TwoPhaseTarget
@@ -150,11 +151,27 @@ class LetterSource(Protocol):
 class DividesRanges(Protocol):
     """A `SourceReader` of a source whose positions count no records, which tells a replay where a part of a range may end."""
 
-    def divider(self, session: Any) -> RangeDivider:
-        """Return what divides ranges; nothing is asked yet.
+    def divider(self, session: Any, *, of_backfill: bool) -> RangeDivider:
+        """Return what divides ranges; nothing is asked yet. What helps a backfill of another table is told if it is one.
 
         Raises:
             SecretMissing: if the secret with the login is not there.
+        """
+        ...
+
+
+@runtime_checkable
+class ChoosesRanges(Protocol):
+    """A `SourceReader` of a source whose positions count no records, which finds what lies between two moments."""
+
+    def ranges_between(
+        self, session: Any, partition: Partition, stands: int, moments: Moments
+    ) -> tuple[OffsetRange, ...]:
+        """Return the ranges of what was written between two moments, of what the stream has landed up to where it stands.
+
+        Raises:
+            NotBackfilled: if some of it has not landed, or cannot be read any more.
+            OriginMissing, SourceRefused, SourceUnreachable, StoreUnreachable, Refused: by situation.
         """
         ...
 

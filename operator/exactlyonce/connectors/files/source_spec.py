@@ -67,6 +67,7 @@ class FilesSource(Model):
     origin_noun: ClassVar[str] = "folder"
     positions_count_records: ClassVar[bool] = False
     positions_can_be_chosen: ClassVar[bool] = False
+    backfilled_by: ClassVar[str] = "the modification times of the files"
     tasks_show_ranges: ClassVar[bool] = False
 
     path: SourcePath = Field(

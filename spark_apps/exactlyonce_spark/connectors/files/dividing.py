@@ -27,10 +27,16 @@ _PUT_BACK = (
 
 _UNREADABLE = f"Or {_OTHERWISE}"
 
+_OF_BACKFILL = (
+    "Put it back as it was, with its modification time, and continue the backfill. Do not put its records into a file of "
+    "another name, which the stream would land once more into its own table."
+)
 
-def _words(problem: FileUnreadable | FileVanished | FileChanged) -> str:
+
+def _words(problem: FileUnreadable | FileVanished | FileChanged, *, of_backfill: bool) -> str:
     """Return what is wrong with a file, and what helps: the stream has continued behind it, and plans it in no batch again."""
-    return f"{without_ways_out(str(problem))} {_UNREADABLE if isinstance(problem, FileUnreadable) else _PUT_BACK}"
+    helps = _UNREADABLE if isinstance(problem, FileUnreadable) else _PUT_BACK
+    return f"{without_ways_out(str(problem))} {_OF_BACKFILL if of_backfill else helps}"
 
 
 @dataclass
@@ -44,6 +50,7 @@ class FolderDivider:
     location: str
     files: Callable[[int, int], tuple[SourceFile, ...]]
     counts_in: Callable[[PlacedFile], Iterable[int]]
+    of_backfill: bool = False
     looked_at: int = 0
     _until: int | None = None
     _placed: list[PlacedFile] = field(default_factory=list)
@@ -66,7 +73,9 @@ class FolderDivider:
             except (FileUnreadable, FileVanished, FileChanged) as problem:
                 if taken:
                     break
-                return Unfit(after(each.position, [each.file]), _words(problem), self._named(each))
+                return Unfit(
+                    after(each.position, [each.file]), _words(problem, of_backfill=self.of_backfill), self._named(each)
+                )
             size += each.file.size_bytes
             if taken and (weight + max(1, count) > most or size > PART_BYTES):
                 break

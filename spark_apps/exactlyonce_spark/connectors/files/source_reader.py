@@ -9,10 +9,13 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.format import Format, FormatType
+from exactlyonce.connectors.files.source_between import ranges_between, require_all_there
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
+from exactlyonce.connectors.files.source_position import NOTHING_READ
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
-from exactlyonce.positions.ranges import Ranges
+from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
+from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.connectors.files.dividing import FolderDivider
 
 # What its tasks raise comes back as text, and is told apart by the errors that this process knows.
@@ -105,13 +108,24 @@ class FolderRecords:
         options = self._options(session) | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
 
-    def divider(self, session: Any) -> FolderDivider:
+    def divider(self, session: Any, *, of_backfill: bool) -> FolderDivider:
         """Return what divides ranges into files, as the lists beside the generations name them."""
         from exactlyonce_spark.connectors.files.source_records import Place
 
         place = Place.of(self._options(session))
         planner = place.planner(FileLimit(1, 1))
-        return FolderDivider(self.spec.folder, planner.files, place.counts_in)
+        return FolderDivider(self.spec.folder, planner.files, place.counts_in, of_backfill)
+
+    def ranges_between(
+        self, session: Any, partition: Partition, stands: int, moments: Moments
+    ) -> tuple[OffsetRange, ...]:
+        """Return the ranges of the files that were last written to between two moments."""
+        from exactlyonce_spark.connectors.files.source_records import Place
+
+        place = Place.of(self._options(session))
+        read = place.planner(FileLimit(1, 1)).files(NOTHING_READ, stands)
+        require_all_there(self.spec.folder, read, place.folder().files(), moments)
+        return ranges_between(read, moments)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

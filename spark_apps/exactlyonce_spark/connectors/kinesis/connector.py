@@ -102,7 +102,7 @@ class KinesisRecords:
         options = self._options() | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
 
-    def divider(self, session: Any) -> ShardDivider:
+    def divider(self, session: Any, *, of_backfill: bool) -> ShardDivider:
         """Return what divides ranges into records that the shards hold."""
         from exactlyonce_spark.connectors.kinesis.records import Place
 

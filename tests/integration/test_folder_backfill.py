@@ -1,0 +1,75 @@
+"""What was written to a folder between two moments lands in another table, each id once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from exactlyonce.reconcile.loop import Done
+from exactlyonce_spark.crash_points import VARIABLE
+from testbed.postgres import Postgres
+from tests.folder_rig import FolderRig
+from tests.integration.test_replay import replayed, statuses
+
+pytestmark = pytest.mark.seconds(25)
+
+EACH = 5
+FIRST = 1_700_000_000
+"""The time of the first file, since 1970; each that follows is a second younger."""
+
+
+def test_what_was_written_between_two_moments_lands_once_in_another_table_though_its_process_is_killed(
+    postgres_18: Postgres, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = FolderRig(postgres_18, tmp_path, name)
+    files = rig.put(6, ids_each=EACH)
+    assert rig.run() == Done(completed=True), rig.story()
+    late = rig.put(1, ids_each=EACH, seconds=FIRST + 2)  # read last, though it is as old as the third one
+    assert rig.run() == Done(completed=True), rig.story()
+    rig.sql("create table orders_again (id bigint, customer text)")
+    stood = rig.sql("select position from exactlyonce.offsets")
+    wanted = Counter(range(EACH, 4 * EACH)) + Counter(range(6 * EACH, 7 * EACH))
+
+    shown = asked(rig)
+    assert shown.exit_code == 0, shown.output
+    assert "is looked up by the process that lands it" in shown.stdout
+    with monkeypatch.context() as patched:
+        patched.setenv(VARIABLE, f"replay.landed=kill-driver,{rig.folder / 'fired'}")
+        killed = asked(rig, "--yes", "--chunk", "1")
+    assert killed.exit_code == 1, killed.output
+    assert (rig.folder / "fired").exists()
+    part = again(rig)
+    assert part
+    assert part < wanted, "a part has landed, each of its ids once"
+
+    landed = asked(rig, "--yes")
+    assert landed.exit_code == 0, landed.output
+    assert again(rig) == wanted
+    assert asked(rig, "--yes").exit_code == 0
+    assert again(rig) == wanted, "the same backfill lands nothing twice"
+    assert rig.sql("select position from exactlyonce.offsets") == stood, "the stream stands where it stood"
+    assert rig.counts() == Counter(rig.produced)
+    assert statuses(rig) <= {"Replayed"}
+
+    files[2].unlink()
+    gone = asked(rig, "--yes", backfill="another")
+    assert gone.exit_code == 1, gone.output
+    assert f"files are gone: {files[2].name}." in gone.output
+    assert late.pop().exists()
+    assert again(rig) == wanted
+
+
+def asked(rig: FolderRig, *options: str, backfill: str = "second to fifth") -> Result:
+    """Ask for what was written from the second file's time to before the fifth's."""
+    moments = [datetime.fromtimestamp(FIRST + at, UTC).strftime("%Y-%m-%dT%H:%M:%S") for at in (1, 4)]
+    into = ["--into", "orders_again", "--backfill", backfill.replace(" ", "-")]
+    return replayed(rig, "--from", "ranges", "--by-timestamp", *moments, *into, *options)
+
+
+def again(rig: FolderRig) -> Counter[int]:
+    """The ids in the other table."""
+    return Counter(number for (number,) in rig.sql("select id from orders_again"))

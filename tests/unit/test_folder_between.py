@@ -1,0 +1,88 @@
+"""Which files of a folder a backfill of what was written between two moments reads, and which keep it from beginning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from exactlyonce.connectors.files.source_between import NotBackfilled, is_between, ranges_between, require_all_there
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
+from exactlyonce.positions.ranges import OffsetRange
+
+MOMENTS = (datetime.fromtimestamp(2, UTC), datetime.fromtimestamp(4, UTC))
+
+
+def file(seconds: float, name: str = "") -> SourceFile:
+    """Return a file of that modification time."""
+    return SourceFile(f"{name or seconds}.json", 10, int(seconds * 1000), "tag")
+
+
+def ends(files: list[SourceFile]) -> list[int]:
+    """Return the position behind each file, and the one before the first."""
+    positions = [NOTHING_READ]
+    for each in files:
+        positions.append(after(positions[-1], [each]))
+    return positions
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spans"),
+    [
+        ([], []),
+        ([1, 4, 5], []),
+        ([1, 2, 3, 4], [(1, 3)]),
+        ([2, 3.999], [(0, 2)]),
+        ([2, 5, 3], [(0, 1), (2, 3)]),
+        ([1, 3, 5, 2, 2, 1], [(1, 2), (3, 5)]),
+    ],
+)
+def test_files_between_two_moments_make_a_range_each_time_that_they_were_read_one_behind_the_other(
+    seconds: list[float], spans: list[tuple[int, int]]
+) -> None:
+    files = [file(at, str(number)) for number, at in enumerate(seconds)]
+    at = ends(files)
+    assert ranges_between(files, MOMENTS) == tuple(OffsetRange(at[begin], at[end]) for begin, end in spans)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(1.999, False), (2, True), (3.999, True), (4, False)])
+def test_the_first_moment_is_in_and_the_last_one_is_not(seconds: float, expected: bool) -> None:
+    assert is_between(file(seconds), MOMENTS) is expected
+
+
+READ = [file(1), file(2), file(3), file(5)]
+
+
+def test_files_that_are_there_as_they_were_read_are_backfilled_whatever_became_of_those_outside() -> None:
+    require_all_there("lake", READ, READ, MOMENTS)
+    require_all_there("lake", READ, [*READ[1:3], replace(READ[3], size_bytes=11), file(1.5, "new")], MOMENTS)
+
+
+@pytest.mark.parametrize(
+    ("read", "listed", "words"),
+    [
+        (READ, [READ[0], READ[2], READ[3]], r"files are gone: 2.json\. Put them back"),
+        (READ, [*READ, file(3, "late")], r"the stream has not landed yet: late.json\. Ask again"),
+        (
+            READ,
+            [*READ[:2], replace(READ[2], size_bytes=11), READ[3]],
+            "files have changed since the stream read them: 3.json",
+        ),
+        (
+            READ,
+            [replace(READ[0], modified_milliseconds=3000), *READ[1:]],
+            "files have changed since the stream read them: 1.js",
+        ),
+        (
+            READ,
+            [*READ[:2], replace(READ[2], modified_milliseconds=9000), READ[3]],
+            "files have changed since the stream read",
+        ),
+    ],
+)
+def test_a_backfill_of_which_a_file_is_missing_changed_or_has_not_landed_does_not_begin(
+    read: list[SourceFile], listed: list[SourceFile], words: str
+) -> None:
+    with pytest.raises(NotBackfilled, match=words):
+        require_all_there("lake", read, listed, MOMENTS)
