@@ -15,7 +15,7 @@ from testbed.postgres import Postgres
 from tests.folder_rig import FolderRig
 from tests.integration.test_replay import replayed, statuses
 
-pytestmark = pytest.mark.seconds(25)
+pytestmark = pytest.mark.seconds(50)
 
 EACH = 5
 FIRST = 1_700_000_000
