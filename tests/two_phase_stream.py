@@ -177,6 +177,14 @@ def aborted_by_the_sink(world: World, number: int) -> None:
     world.store._abort(number)
 
 
+def aborted_after_the_decision(world: World, number: int, watch: Watch) -> None:
+    """Let the driver die once it has decided the first batch, and the sink abort a load of it."""
+    killed_at("batch.decided", watch)
+    with pytest.raises(Killed):
+        world.land()
+    aborted_by_the_sink(world, number)
+
+
 def decided_and_dead(world: World, watch: Watch) -> None:
     killed_at("batch.committed", watch)
     with pytest.raises(Killed):

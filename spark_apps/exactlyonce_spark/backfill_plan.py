@@ -1,14 +1,8 @@
-"""The ranges of a backfill as its process records them before it reads any. No pyspark here.
-
-They are given, or lie between two moments in a source of which nobody else can tell that: then the process looks them up. What
-is recorded is never looked up again.
-"""
+"""The ranges of a backfill that only its own process can look up; they are recorded before any is read. No pyspark here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping
 
 from exactlyonce.launch.backfill import BackfillOrder, Span
 from exactlyonce.launch.chosen_ranges import moments_of
@@ -17,37 +11,29 @@ from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.positions.ranges import OffsetRange, Partition
 from exactlyonce.schema.moment import Moments
-from exactlyonce_spark.connectors.ports import ChoosesRanges
+
+RangesBetween = Callable[[Partition, int, Moments], tuple[OffsetRange, ...]]
+"""`ChoosesRanges.ranges_between` of a session."""
 
 
-@dataclass(frozen=True)
-class Chooser:
-    """Looks up what lies between two moments, of what a stream has landed."""
+def chosen_spans(
+    ledger: Ledger, stream_id: str, order: BackfillOrder, ranges_between: RangesBetween
+) -> Mapping[Span, str]:
+    """Return the ranges of a backfill that is not recorded yet; of one that is, nothing is looked up.
 
-    ledger: Ledger
-    stream_id: str
-    reader: ChoosesRanges
-    session: Any
-
-    def spans(self, order: BackfillOrder) -> Mapping[Span, str]:
-        """Return the ranges of a backfill that is not recorded yet; of one that is, nothing is looked up.
-
-        Raises:
-            NothingToReplayInto: if the ledger has no row of the stream.
-            BackfillDiffers: if the one of that name is of another definition.
-            Refused, OriginMissing, SourceUnreachable, StoreUnreachable: as the source says.
-        """
-        moments = moments_of(order)
-        if moments is None or known_backfill(self.ledger, self.stream_id, order.name, order.definition) is not None:
-            return {}
-        view = self.ledger.view(self.stream_id)
-        if view is None:
-            raise NothingToReplayInto(f"The ledger has no row of {self.stream_id}; start the stream first.")
-        return {
-            (partition, span): ""
-            for partition, stands in sorted(view.landed.positions.items())
-            for span in self._between(partition, stands, moments)
-        }
-
-    def _between(self, partition: Partition, stands: int, moments: Moments) -> tuple[OffsetRange, ...]:
-        return self.reader.ranges_between(self.session, partition, stands, moments)
+    Raises:
+        NothingToReplayInto: if the ledger has no row of the stream.
+        BackfillDiffers: if the one of that name is of another definition.
+        Refused, OriginMissing, SourceUnreachable, StoreUnreachable: as the source says.
+    """
+    moments = moments_of(order)
+    if moments is None or known_backfill(ledger, stream_id, order.name, order.definition) is not None:
+        return {}
+    view = ledger.view(stream_id)
+    if view is None:
+        raise NothingToReplayInto(f"The ledger has no row of {stream_id}; start the stream first.")
+    return {
+        (partition, span): ""
+        for partition, stands in sorted(view.landed.positions.items())
+        for span in ranges_between(partition, stands, moments)
+    }

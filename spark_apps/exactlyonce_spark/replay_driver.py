@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from exactlyonce.api.replay import Replayed, require_replayable
@@ -19,7 +20,7 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.launch.backfill import Span, into_table, landing_place_of, planned
-from exactlyonce.launch.chosen_ranges import looked_up_by_process, moments_of
+from exactlyonce.launch.chosen_ranges import moments_of
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
@@ -27,7 +28,7 @@ from exactlyonce.ledger.connector import Use
 from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce_spark.assembly import sink_connector, source_connector
-from exactlyonce_spark.backfill_plan import Chooser
+from exactlyonce_spark.backfill_plan import chosen_spans
 from exactlyonce_spark.connectors.ports import ChoosesRanges, DividesRanges, ReplayConnector
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain, drain_with_parent
@@ -151,8 +152,8 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
         source = source_address(spec.source, secrets).open()
         if document.backfill is not None:
             given: Mapping[Span, str] = {it.span: it.origin_id for it in document.take_up}
-            if looked_up_by_process(spec.source) and isinstance(reader, ChoosesRanges):
-                given = Chooser(ledger, stream_id, reader, session).spans(document.backfill)
+            if isinstance(reader, ChoosesRanges):
+                given = chosen_spans(ledger, stream_id, document.backfill, partial(reader.ranges_between, session))
             planned(ledger, source, stream_id, document.backfill, table, given)
             reached("backfill.planned")
         kind = SparkRows if isinstance(target, WritesAhead) else SparkRecords

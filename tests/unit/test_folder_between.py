@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from exactlyonce.connectors.files.source_between import NotBackfilled, is_between, ranges_between, require_all_there
-from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
+from exactlyonce.connectors.files.source_position import LEFT_OUT, NOTHING_READ, SourceFile, after
 from exactlyonce.positions.ranges import OffsetRange
 
 MOMENTS = (datetime.fromtimestamp(2, UTC), datetime.fromtimestamp(4, UTC))
@@ -62,6 +62,11 @@ def test_files_that_are_there_as_they_were_read_are_backfilled_whatever_became_o
 @pytest.mark.parametrize(
     ("read", "listed", "words"),
     [
+        (
+            [replace(READ[1], version=LEFT_OUT), *READ[2:]],
+            READ[1:],
+            r"the stream left out at its start: 2.json\. A backfill",
+        ),
         (READ, [READ[0], READ[2], READ[3]], r"files are gone: 2.json\. Put them back"),
         (READ, [*READ, file(3, "late")], r"the stream has not landed yet: late.json\. Ask again"),
         (

@@ -23,6 +23,7 @@ from tests.two_phase_stream import (
     Killed,
     Watch,
     World,
+    aborted_after_the_decision,
     aborted_by_the_sink,
     decided_and_dead,
     killed_at,
@@ -166,10 +167,7 @@ def test_a_batch_is_decided_only_if_its_record_has_room_for_an_answer_to_each_lo
 def test_what_is_known_to_be_committed_leaves_no_doubt_though_other_rows_cannot_be_made_again(passed: Watch) -> None:
     """Those are given up by an answer, which counts once the sink has forgotten their load."""
     world = World()
-    killed_at("batch.decided", passed)
-    with pytest.raises(Killed):
-        world.land()
-    aborted_by_the_sink(world, 2)
+    aborted_after_the_decision(world, 2, passed)
     world.topic.starts[P1] = 1
     with pytest.raises(RowsNotThere):
         world.next_driver()

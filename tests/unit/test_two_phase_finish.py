@@ -26,6 +26,7 @@ from tests.two_phase_stream import (
     Killed,
     Watch,
     World,
+    aborted_after_the_decision,
     aborted_by_the_sink,
     killed_at,
 )
@@ -129,10 +130,7 @@ def test_a_load_in_doubt_is_told_also_where_of_those_that_were_aborted_no_row_is
 
 def test_rows_whose_records_are_gone_halt_the_stream(passed: Watch) -> None:
     world = World()
-    killed_at("batch.decided", passed)
-    with pytest.raises(Killed):
-        world.land()
-    aborted_by_the_sink(world, 2)
+    aborted_after_the_decision(world, 2, passed)
     world.topic.starts[P1] = 1
     with pytest.raises(RowsNotThere, match=r"orders-1 \[0, 3\).*of the decided batch 1.*Retention took records"):
         world.next_driver()
@@ -142,10 +140,7 @@ def test_rows_whose_records_are_gone_halt_the_stream(passed: Watch) -> None:
 
 def test_rows_are_not_made_of_other_records_that_stand_where_the_decided_ones_did(passed: Watch) -> None:
     world = World()
-    killed_at("batch.decided", passed)
-    with pytest.raises(Killed):
-        world.land()
-    aborted_by_the_sink(world, 2)
+    aborted_after_the_decision(world, 2, passed)
     world.topic.truncate(P1, 1)
     world.topic.ends[P1] = 9
     with pytest.raises(RowsNotThere, match=r"of the decided batch 1.*others may stand in their place"):

@@ -57,7 +57,7 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
         reason = sink.no_replay if isinstance(sink, TakesNoReplays) else _NO_REPLAY
         return f"this release cannot replay into sink.{name}: {reason}"
     if not source.positions_count_records and asked not in _taken_by(source):
-        return _why_only_failures(f"source.{field_name(spec.source.connector)}", asked)
+        return _why_only_failures(source, f"source.{field_name(spec.source.connector)}", asked)
     if spec.output_mode is not OutputMode.APPEND:
         return f"with outputMode: {spec.output_mode} a row is the result of many records, so that some of them make no rows"
     if spec.source.format.on_tombstone is OnTombstone.DELETE:
@@ -70,13 +70,18 @@ def _taken_by(source: object) -> tuple[Replayed, ...]:
     return (Replayed.FAILURES, *([Replayed.BETWEEN_INTO_OTHER] if isinstance(source, BackfilledByTime) else []))
 
 
-def _why_only_failures(source: str, asked: Replayed) -> str:
+def _why_only_failures(source: object, name: str, asked: Replayed) -> str:
     if asked is Replayed.DEAD_LETTERS:
         return (
-            f"this release replays no dead letters of {source}: what a record has beside key and value is not kept; export "
+            f"this release replays no dead letters of {name}: what a record has beside key and value is not kept; export "
             "them, and write them to the table by hand"
         )
+    instead = ""
+    if isinstance(source, BackfilledByTime):
+        instead = (
+            f", or fill another table by {source.backfilled_by}: --by-timestamp with --into (byTimestamp and into)"
+        )
     return (
-        f"of {source}, whose positions count no records, this release replays what is in quarantine, and no ranges that are "
-        "given by hand; leave --from ranges (spec.from.ranges of a StreamReplay) out"
+        f"of {name}, whose positions count no records, this release replays what is in quarantine, and no ranges that are "
+        f"given by hand; leave --from ranges (spec.from.ranges of a StreamReplay) out{instead}"
     )

@@ -77,7 +77,7 @@ def run_backfill(
     order = _order(asked, rows_of(stream.spec))
     known = known_backfill(ledger, stream.stream_id, order.name, order.definition)
     if known is None and looked_up_by_process(stream.spec.source):
-        return _run_unseen(opened, secrets, asked, order, pace, yes=yes)
+        return _run_looked_up_later(opened, secrets, asked, order, pace, yes=yes)
     spans = {} if known is not None else _spans(asked, stream.spec.source, open_source)
     if known is not None:
         parts: Sequence[FailureRow] = known.parts
@@ -91,10 +91,10 @@ def run_backfill(
         if left:
             click.echo("Nothing was changed; --yes lands them.")
         return 0 if not records_of(parts, LOST) else 1
-    return _landed(opened, secrets, order, pace, spans)
+    return _land(opened, secrets, order, pace, spans)
 
 
-def _run_unseen(
+def _run_looked_up_later(
     opened: LocalStream, secrets: Path, asked: AskedBackfill, order: BackfillOrder, pace: ReplayLimits, *, yes: bool
 ) -> int:
     """Land a backfill of which only its own process can tell what it is of."""
@@ -106,10 +106,10 @@ def _run_unseen(
             f"{order.table}, nothing is recorded yet. Nothing was changed; --yes lands it."
         )
         return 0
-    return _landed(opened, secrets, order, pace, {})
+    return _land(opened, secrets, order, pace, {})
 
 
-def _landed(
+def _land(
     opened: LocalStream, secrets: Path, order: BackfillOrder, pace: ReplayLimits, spans: Mapping[Span, str]
 ) -> int:
     if find_spec("pyspark") is None:

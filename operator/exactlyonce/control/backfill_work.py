@@ -20,7 +20,7 @@ from exactlyonce.reconcile.replay_choice import NOTHING_BETWEEN
 
 LOOKED_UP_LATER = (
     "Only the process of the replay can tell what lies between these two moments. Nothing was changed; create a StreamReplay "
-    "without dryRun: it records that first, or says why it cannot be landed."
+    "without dryRun to land it, or to learn why it cannot be landed."
 )
 
 

@@ -50,7 +50,7 @@ def _retired_contradiction(ledger: LedgerView) -> Contradiction | None:
         if stood != stands:
             now, before = _words(stands), _words(stood)
             return _contradiction(
-                f"it has {now} for {key}, which the stream no longer reads, and had {before} when that was left out",
+                f"it has {now} for {key}, and had {before} when the stream left that partition out",
                 {"topic": key.origin, "partition": key.key, "leftOutAt": stood, "retiredAt": stands},
             )
     return None

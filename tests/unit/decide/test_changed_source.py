@@ -137,6 +137,16 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
     assert decide(case.seen) == case.decision
 
 
+ZERO_ALONE = ledger(
+    stands=at(40),
+    query=QueryMark(ASSIGNED_ZERO, "query-1"),
+    batches=(
+        replace(TAKEN_4, status=TAKEN_4.status.LANDED, ranges=type(TAKEN_4.ranges)({ZERO: TAKEN_4.ranges[ZERO]})),
+    ),
+)
+"""Where a stream stands that one partition of its topic was assigned to."""
+
+
 @pytest.mark.parametrize(
     ("facts", "stands", "words"),
     [
@@ -178,20 +188,14 @@ def test_a_changed_source_set_goes_on_in_a_new_generation_when(case: Case) -> No
         ),
         pytest.param(
             changed(ASSIGNED_BOTH, held(ZERO, ONE), {ONE: 90}, before=ASSIGNED_ZERO,
-                    ledger=ledger(stands=at(40), query=QueryMark(ASSIGNED_ZERO, "query-1"),
-                                  batches=(replace(TAKEN_4, status=TAKEN_4.status.LANDED,
-                                                   ranges=type(TAKEN_4.ranges)({ZERO: TAKEN_4.ranges[ZERO]})),)),
-                    checkpoint=logs(start=at(30), end=at(40))),
+                    ledger=ZERO_ALONE, checkpoint=logs(start=at(30), end=at(40))),
             {ZERO: 40, ONE: 90},
             ["orders-1 was never read and starts at 90, as the start of the source says"],
             id="a partition of a topic that is read is assigned beside",
         ),
         pytest.param(
             changed(ORDERS, held(ZERO, ONE), {ONE: 90}, before=ASSIGNED_ZERO,
-                    ledger=ledger(stands=at(40), query=QueryMark(ASSIGNED_ZERO, "query-1"),
-                                  batches=(replace(TAKEN_4, status=TAKEN_4.status.LANDED,
-                                                   ranges=type(TAKEN_4.ranges)({ZERO: TAKEN_4.ranges[ZERO]})),)),
-                    checkpoint=logs(start=at(30), end=at(40))),
+                    ledger=ZERO_ALONE, checkpoint=logs(start=at(30), end=at(40))),
             {ZERO: 40, ONE: 90},
             ["orders-1 was never read and starts at 90, as the start of the source says"],
             id="a topic is read whole of which one partition was assigned",

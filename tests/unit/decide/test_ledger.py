@@ -106,7 +106,7 @@ NOT_LANDED = "the ledger names batch 4 as landed and its table of batches does n
         "a position was moved that the stream has left out",
         seen(ledger=ledger(retired=left_out_at(0), query=LEFT_OUT_AT_7)),
         inconsistent(
-            "it has position 0 for refunds-0, which the stream no longer reads, and had position 7 when that was left out",
+            "it has position 0 for refunds-0, and had position 7 when the stream left that partition out",
             {"topic": "refunds", "partition": 0, "leftOutAt": 7, "retiredAt": 0},
         ),
     ),
@@ -114,7 +114,7 @@ NOT_LANDED = "the ledger names batch 4 as landed and its table of batches does n
         "a position was deleted that the stream has left out",
         seen(ledger=ledger(query=LEFT_OUT_AT_7)),
         inconsistent(
-            "it has no position for refunds-0, which the stream no longer reads, and had position 7 when that was left out",
+            "it has no position for refunds-0, and had position 7 when the stream left that partition out",
             {"topic": "refunds", "partition": 0, "leftOutAt": 7, "retiredAt": None},
         ),
     ),
@@ -122,7 +122,7 @@ NOT_LANDED = "the ledger names batch 4 as landed and its table of batches does n
         "a position was added that the stream has not left out",
         seen(ledger=ledger(retired=left_out_at(7), query=QueryMark(ORDERS, "query-1", left_out=Positions()))),
         inconsistent(
-            "it has position 7 for refunds-0, which the stream no longer reads, and had no position when that was left out",
+            "it has position 7 for refunds-0, and had no position when the stream left that partition out",
             {"topic": "refunds", "partition": 0, "leftOutAt": None, "retiredAt": 7},
         ),
     ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from exactlyonce.connectors.files.source_plan import difference, names
+from exactlyonce.connectors.files.source_plan import a_few_of, difference, names
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import OffsetRange
@@ -54,9 +54,8 @@ def require_all_there(folder: str, read: Sequence[SourceFile], listed: Iterable[
     known = {file.path: file for file in read}
     if left_out := [file for file in between if file.is_left_out]:
         raise NotBackfilled(
-            f"Of what was written to {folder} between these two moments, the stream has left out at its start: "
-            f"{names(left_out)}. A backfill reads what the stream has read; begin behind these files, or start a stream of its "
-            "own over them"
+            f"Of what was written to {folder} between these two moments, the stream left out at its start: {names(left_out)}. "
+            "A backfill reads what the stream has read: name moments without these files, or read them with another stream"
         )
     if waiting := [file for path, file in there.items() if path not in known and is_between(file, moments)]:
         raise NotBackfilled(
@@ -73,7 +72,7 @@ def require_all_there(folder: str, read: Sequence[SourceFile], listed: Iterable[
     if changed:
         raise NotBackfilled(
             f"Of what was written to {folder} between these two moments, files have changed since the stream read them: "
-            f"{', '.join(changed[:5])}. Put them back as they were, with their modification times, or name moments without them"
+            f"{a_few_of(changed)}. Put them back as they were, with their modification times, or name moments without them"
         )
     if gone := [file for file in between if file.path not in there]:
         raise NotBackfilled(

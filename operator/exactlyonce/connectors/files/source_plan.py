@@ -67,8 +67,8 @@ def unread(folder: str, listed: Iterable[SourceFile], read: Mapping[str, SourceF
             changed.append(difference(known, file))
     if changed:
         raise FileChanged(
-            f"{_some(changed)} in {folder} changed after they had been read, and what is new in them was not. Put what is new "
-            "into files of other names, and remove these: a file that has landed may go."
+            f"{a_few_of(changed)} in {folder} changed after they had been read, and what is new in them was not. Put what is "
+            "new into files of other names, and remove these: a file that has landed may go."
         )
     return tuple(sorted(found, key=lambda file: file.order))
 
@@ -119,9 +119,10 @@ def difference(known: SourceFile, found: SourceFile) -> str:
 
 def names(files: Iterable[SourceFile]) -> str:
     """Return the paths of files in words, not more than a few."""
-    return _some([file.path for file in files])
+    return a_few_of([file.path for file in files])
 
 
-def _some(told: list[str]) -> str:
+def a_few_of(told: list[str]) -> str:
+    """Return what is told of files, of not more than a few, and how many more there are."""
     more = len(told) - _SHOWN
     return ", ".join(told[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
