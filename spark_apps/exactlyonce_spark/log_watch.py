@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 from exactlyonce.source.connector import Reading, SourceCheck, TellsWithoutRecords
 from exactlyonce.source.port import LeaderEpochs
-from exactlyonce_spark.source_check import KnownLog, require_all_was_there, without_proof
+from exactlyonce_spark.source_check import (
+    KnownLog,
+    read_again_where_nothing_else_tells,
+    require_all_was_there,
+    without_proof,
+)
 
 log = logging.getLogger("exactlyonce.batch")
 
@@ -74,22 +80,9 @@ class LogWatch:
         Raises:
             RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged: nothing may be landed.
         """
-        read = self._again_where_nothing_else_tells(ranges, origin_ids)
-        known = KnownLog(self._verified, self._begun, self._landed, read)
+        known = KnownLog(self._verified, self._begun, self._landed, self.fingerprints(ranges))
+        self._read = read_again_where_nothing_else_tells(self._source, ranges, origin_ids, known)
+        known = replace(known, read=self._read)
         epochs = require_all_was_there(self._source, batch, ranges, origin_ids, known, records_read)
         self._verified = {**self._verified, **epochs}
-        return KnownLog(self._verified, epochs, self._landed, read)
-
-    def _again_where_nothing_else_tells(
-        self, ranges: Ranges, origin_ids: Mapping[str, str]
-    ) -> Mapping[Partition, Fingerprint]:
-        """Return the fingerprints; one that is lacking is read once more where no id and no epoch would show a new log.
-
-        The tasks have read the records by now, so what was not there a moment ago, such as the end of a topic that was just
-        recreated, is there.
-        """
-        read = self.fingerprints(ranges)
-        lacking = without_proof((key for key in ranges.non_empty() if key not in read), origin_ids, self._begun)
-        if lacking:
-            self._read = {**read, **self._source.last_records(Ranges({key: ranges[key] for key in lacking})).result()}
-        return self._read
+        return replace(known, verified=self._verified, begun=epochs)

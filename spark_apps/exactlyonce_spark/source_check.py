@@ -90,6 +90,20 @@ def require_all_was_there(
     return now.leader_epochs
 
 
+def read_again_where_nothing_else_tells(
+    source: SourceCheck, ranges: Ranges, origin_ids: Mapping[str, str], log: KnownLog
+) -> Mapping[Partition, Fingerprint]:
+    """Return the fingerprints of the last records; one that is lacking is read again where nothing else shows a new log.
+
+    The tasks have read the records by now, so what was not there a moment ago, such as the end of a topic that was just
+    recreated, is there.
+    """
+    lacking = without_proof((key for key in ranges.non_empty() if key not in log.read), origin_ids, log.begun)
+    if not lacking:
+        return log.read
+    return {**log.read, **source.last_records(Ranges({key: ranges[key] for key in lacking})).result()}
+
+
 def require_next_is_there(source: SourceCheck, landed: LandedPositions) -> None:
     """Require that the source is the one that has been read, and holds the next record of each partition or ends there.
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
-from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_partition
 from exactlyonce_spark.planned import NOTHING_LEFT_OUT, AlreadyLanded, LeftOut
-from exactlyonce_spark.source_check import KnownLog, require_all_was_there
+from exactlyonce_spark.source_check import KnownLog, read_again_where_nothing_else_tells, require_all_was_there
 from exactlyonce_spark.target import DeadLetter, PreparedLoad, Target, TaskRange, TwoPhaseTarget
 from exactlyonce_spark.witnesses import write_under_fence
 
@@ -130,8 +130,7 @@ class PartitionJob:
 
         def write(transaction: LedgerTransaction) -> int:
             count = tools.target.write(transaction, rows)
-            mine_alone = Ranges({mine.partition: mine.offsets})
-            require_all_was_there(tools.source, self.batch, mine_alone, self.origin_ids, self.log)
+            self._require_same_log(tools.source, transaction, mine)
             if letters:
                 tools.target.write_dead_letters(transaction, self.batch, letters, self.origin_ids)
             return count
@@ -148,6 +147,19 @@ class PartitionJob:
             self.left_out.of(mine.partition),
         )
         return TaskReport(0, 0, known=False) if isinstance(landed, AlreadyLanded) else TaskReport(0, landed)
+
+    def _require_same_log(self, source: SourceCheck, transaction: LedgerTransaction, mine: TaskRange) -> None:
+        """Require that the log still is the one that was read; a fingerprint that it shows only now lands with the position.
+
+        Raises:
+            RecordsLost, RecordsReplaced, OriginReplaced, LeaderChanged: nothing may be landed.
+        """
+        ranges = Ranges({mine.partition: mine.offsets})
+        read = read_again_where_nothing_else_tells(source, ranges, self.origin_ids, self.log)
+        require_all_was_there(source, self.batch, ranges, self.origin_ids, replace(self.log, read=read))
+        if mine.partition in read and mine.partition not in self.log.read:
+            stays = OffsetRange(mine.offsets.until_offset, mine.offsets.until_offset)
+            transaction.advance_positions(self.permit.stream_id, Ranges({mine.partition: stays}), {}, read)
 
 
 @dataclass(frozen=True)

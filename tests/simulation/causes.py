@@ -51,12 +51,16 @@ SUCCESSOR = "a newer attempt"
 
 OTHER_OPERATOR = "two operators"
 
+HOUSEKEEPING = "housekeeping"
+"""No hazard: that who merges or removes files held or wanted the lock, until somebody who waited ended a session."""
+
 _LEDGER_GONE = ("lose ledger", "drop ledger")
 _SESSIONS_END = frozenset(
     {"database crash", "restore", *_LEDGER_GONE, SUCCESSOR, "freeze driver", "cut at commit", OTHER_OPERATOR}
     | {
         "lose driver",
         "start twice",
+        HOUSEKEEPING,
     }  # a driver that was given up, or a second one, waits for the lock and ends who holds it
 )
 _CUT = frozenset({"truncate", "re-create"})

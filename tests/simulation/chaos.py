@@ -53,6 +53,7 @@ class Chaos:
         self.reset(world)
         if world.scenario.manifest and dice.random() < 0.1:
             cleaner = world.new_process("cleaner")
+            world.cleaners.append(cleaner)
             world.simulation.spawn(cleaner, "cleaner", world.remove_orphans)
         if world.scenario.manifest:
             self._compact()

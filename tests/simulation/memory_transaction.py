@@ -26,6 +26,7 @@ from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from tests.simulation.committables import MemoryCommittables
 from tests.simulation.letters import MemoryLetters
+from tests.simulation.scheduler import Process
 from tests.simulation.server import GONE, Key, MemoryDatabase
 
 PATIENCE_LOOKS = 30
@@ -44,6 +45,10 @@ class MemoryTransaction(MemoryCommittables, MemoryLetters):
     appended: Counter[Hashable] = field(default_factory=Counter)
     closed: bool = False
     terminated: bool = False
+    process: Process | None = None
+
+    def __post_init__(self) -> None:
+        self.process = self.database.hooks.running()
 
     def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
         """Lock the stream's row."""
@@ -320,15 +325,18 @@ class MemoryTransaction(MemoryCommittables, MemoryLetters):
         """Wait until the lock can be had; evict holders when patience runs out, give up when the timeout does."""
         database = self.database
         looks = 0
+        involved = {self.process}
 
         def may_go() -> bool:
             nonlocal looks
             looks += 1
+            involved.update(holder.process for holder in database.holders(resource, self))
             if self.terminated or database.can_lock(resource, lock, self) or looks > LOCK_TIMEOUT_LOOKS:
                 return True
             if self.evicting and looks > PATIENCE_LOOKS:
                 for holder in database.holders(resource, self):
                     database.terminate(holder)
+                    database.hooks.evicted(involved)
                 return True
             return False
 

@@ -29,5 +29,7 @@ SEEDS_THAT_WENT_WRONG = (
     501902,
     595720,
     692518,
+    830743,
+    869896,
 )
 """Each showed a mistake of the protocol, of the model or of the oracle that 10,000 seeds had not shown."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from exactlyonce.errors import LedgerUnreachable
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import DatabaseIdentity
 from tests.simulation import keyed
+from tests.simulation.scheduler import Process
 
 if TYPE_CHECKING:
     from tests.simulation.memory_transaction import MemoryTransaction
@@ -65,6 +67,8 @@ class Hooks:
     step: Callable[[str], None] = lambda label: None
     wait: Callable[[str, Callable[[], bool]], None] = lambda label, may_go: None
     commit_fate: Callable[[], str] = lambda: "answered"
+    running: Callable[[], Process | None] = lambda: None
+    evicted: Callable[[AbstractSet[Process | None]], None] = lambda involved: None
 
 
 class MemoryDatabase:

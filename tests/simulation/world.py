@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -27,7 +28,7 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.target import Target
 from tests.simulation import manifest
 from tests.simulation.asked_resets import PersonsResets
-from tests.simulation.causes import ERRORS
+from tests.simulation.causes import ERRORS, HOUSEKEEPING
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore, highest_commit
@@ -101,7 +102,7 @@ class SimulatedWorld(SourceAndSink):
         self.fails_in_company = False
         self.searches_in_vain = 0
         self.most_records: int | None = None
-        self.database = self._made_database(Hooks(step, self.simulation.wait, self._commit_fate))
+        self.database = self._made_database(self._hooks(step))
         self.output = manifest.Output(step)
         self.output.shown = partial(manifest.note_what_is_shown, self)
         self.database.rows_of = self.output.counted
@@ -129,6 +130,7 @@ class SimulatedWorld(SourceAndSink):
         self.writers: dict[str, list[Process]] = {}
         self.wrong: list[str] = []
         self.compactors: list[Process] = []
+        self.cleaners: list[Process] = []
         self.merged = 0
         self.edited: dict[Partition, int] = {}
         self.annotations: tuple[tuple[str, str], ...] = ()
@@ -391,6 +393,15 @@ class SimulatedWorld(SourceAndSink):
         # What is pending holds its locks until it is settled, and others wait for them.
         self.journal.strike("cut at commit", self.simulation.running, lasts=fate == "pending")
         return fate
+
+    def _hooks(self, step: Callable[[str], None]) -> Hooks:
+        return Hooks(
+            step, self.simulation.wait, self._commit_fate, lambda: self.simulation.running, self._note_eviction
+        )
+
+    def _note_eviction(self, involved: AbstractSet[Process | None]) -> None:
+        if involved & {*self.compactors, *self.cleaners}:
+            self.journal.strike(HOUSEKEEPING)
 
     def _report(self, kind: str, words: str) -> None:
         self.simulation.tell(f"{kind}: {words}")
