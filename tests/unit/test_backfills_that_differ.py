@@ -206,6 +206,7 @@ def test_a_backfill_says_in_how_many_of_the_ranges_that_were_asked_for_the_recor
         (0, "What was asked for is being looked for and replayed.", Counts(asked=2)),
         (12, "22 records of 2 ranges are being replayed.", Counts(asked=2, put_back=2)),
         (19, "3 records of 1 range are being replayed.", Counts(asked=2, replayed=1, put_back=1)),
+        (2, "1 record of 1 range is being replayed.", Counts(asked=2, replayed=1, put_back=1)),
     ]:
         made.run_pass()
         if landed:

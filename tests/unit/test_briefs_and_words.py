@@ -85,7 +85,7 @@ def test_whoever_asks_for_a_checkpoint_on_a_claim_outside_of_its_pods_is_told_th
     store = StoreInPods("/checkpoints/orders", "it is on a volume")
     for ask in (
         lambda: store.list(""), lambda: store.read("a"), lambda: store.create("a", b""),
-        lambda: store.replace("a", b"", b""), lambda: store.remove("a"),
+        lambda: store.replace("a", b"", b""), lambda: store.remove("a"), lambda: store.tree(""), lambda: store.copy("a", "b"),
     ):  # fmt: skip
         with pytest.raises(StoreUnreachable, match="by the stream's own pods only: it is on a volume"):
             ask()

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Fenced, Permit, fence, raise_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import DecisionDiffers, land_decided
+from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce_spark.landing import begin_batch, land_batch
 from exactlyonce_spark.planned import PlannedBatch, Written
@@ -50,6 +51,12 @@ def test_a_decided_batch_lands_and_landing_it_again_changes_nothing() -> None:
         view = ledger.view(STREAM)
         assert view is not None
         assert view.decided is None
+
+
+def test_a_load_without_a_row_and_a_record_at_the_start_of_a_log_are_read_back_as_they_were_decided() -> None:
+    first = {P0: Fingerprint(0, "digest", None, 0)}
+    kept = DecidedBatch(BatchNumber(0), (Committable("label-a", "70", 0, FIRST.ranges),), IDS, first)
+    assert DecidedBatch.from_json(kept.to_json()) == kept
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,7 @@ def test_a_note_is_of_no_partition_that_a_source_has() -> None:
     note = note_of(7, 6, BatchNumber(9))
     assert is_note(note)
     assert note.partition.origin == ""
+
+
+def test_a_note_without_a_generation_before_it_is_kept_as_earlier_releases_have_kept_it() -> None:
+    assert note_of(1, None, BatchNumber(0)).position == -1

@@ -274,3 +274,9 @@ def run_python(body: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", "\n".join(lines)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+
+
+def test_a_file_that_is_not_there_is_not_replaced(tmp_path: Path) -> None:
+    store = LocalLogStore(str(tmp_path))
+    assert not store.replace("stream.json", b"one", b"two")
+    assert list(tmp_path.iterdir()) == []

@@ -177,6 +177,37 @@ def test_a_stream_whose_ledger_did_not_answer_when_it_was_suspended_shows_later_
     assert shown(machine) == [(40, 30)]
 
 
+def test_what_was_shown_before_does_not_stand_for_what_landed_last_where_the_ledger_was_silent(
+    machine: Machine,
+) -> None:
+    machine.looks = True
+    machine.run_pass()
+    assert condition(machine) is not None
+    machine.land(FIRST, 50, 30)
+    machine.end(FIRST, Ending.DRAINED)
+    machine.asks_again = True
+    view, machine.ledger.view = machine.ledger.view, unreachable  # type: ignore[method-assign] # for as long as it is silent
+    result = machine.run_pass(Wanted.REST)
+    assert isinstance(result, Waiting)
+    machine.ledger.view, machine.now = view, result.until  # type: ignore[method-assign]
+    machine.run_pass(Wanted.REST)
+    assert shown(machine) == [(40, 30), (50, 30)]
+
+
+def test_while_a_driver_runs_a_source_that_does_not_answer_once_changes_nothing_that_is_told(machine: Machine) -> None:
+    def fail() -> NotShown | None:
+        raise StoreBusy("the source does not answer")
+
+    machine.looks = True
+    machine.run_pass()
+    told = condition(machine)
+    assert told is not None
+    assert isinstance(machine.topic, ShownTopic)
+    machine.topic.answer = fail
+    machine.run_pass()
+    assert condition(machine) == told, "the next look comes of itself"
+
+
 @pytest.mark.parametrize(
     ("problem", "told"),
     [

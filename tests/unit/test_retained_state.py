@@ -197,3 +197,11 @@ def test_what_goes_away_while_it_is_copied_is_no_copy() -> None:
     store.files = folder.store.files
     with pytest.raises(StoreUnreachable, match=r"state/0/1/5.zip went away while it was copied"):
         copy_retained(store, CODEC, FIRST, SECOND, FOURTH)
+
+
+def test_a_checkpoint_whose_state_is_gone_retains_nothing_of_a_batch() -> None:
+    """The list of the source, sources/0/0, is no folder of an operator."""
+    folder = made("in memory")
+    for path in [path.removeprefix(f"{FIRST.folder}/") for path in folder.store.files if "/state/" in path]:
+        folder.remove(path)
+    assert why(folder) == "state holds no operator"

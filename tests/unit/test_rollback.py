@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.api.status import DriverStatus
 from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.port import (
@@ -19,6 +20,7 @@ from exactlyonce.launch.port import (
 )
 from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.positions.ranges import Epoch
+from exactlyonce.reconcile.bad_update import after_running
 from tests.unit.life_in_memory import BAD_IMAGE, DEFAULT_IMAGE, GOOD_IMAGE, NOT_PULLABLE, Life, updated
 from tests.unit.passes import Died
 
@@ -396,3 +398,11 @@ def test_an_operator_that_dies_at_any_point_of_a_roll_back_comes_to_the_same_end
     with pytest.raises(Died):
         _goes_on(life)
     _goes_on(life)
+
+
+def test_a_driver_that_runs_ends_no_bad_update_of_another_spec_whatever_image_it_had() -> None:
+    status = _rolled_back().status
+    assert status.bad_update is not None
+    runs = DriverStatus(attempt=status.attempt, plan="another", image=status.bad_update.image)
+    assert after_running(status, runs)["bad_update"] == status.bad_update
+    assert after_running(status, runs.model_copy(update={"plan": status.bad_update.plan}))["bad_update"] is None

@@ -203,6 +203,9 @@ def test_a_ledger_that_holds_less_than_its_sink_halts_the_stream_by_what_knows_m
     assert decision.verdict.reason is ContradictionReason.LEDGER_BEHIND_SINK
     assert decision.verdict.message.startswith(told)
     assert f"{FRESH}=token-1" in decision.verdict.message
+    assert all(isinstance(found, Evidence) for found in decision.verdict.evidence)
+    by_the_status = facts.known is not None
+    assert any("knownBatch" in found.data for found in decision.verdict.evidence) == by_the_status
     assert decision.halts
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.recovery import OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
+from exactlyonce.checkpoint.state import Absent
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -100,6 +101,13 @@ def test_a_topic_that_was_deleted_before_anything_of_it_landed_is_recorded_as_lo
     assert decision.verdict.reason is RebuildReason.TOPIC_DELETED
     assert seeded(decision).given_up == (lost(OTHERS, 0, 3),)
     assert seeded(decision).after.positions == STANDS
+
+
+def test_a_deleted_topic_is_forgotten_also_where_no_checkpoint_is_left_that_may_have_planned_of_it() -> None:
+    facts = deleted(request=replace(FORGET, on_checkpoint_lost=OnCheckpointLost.REBUILD_FROM_SINK))
+    decision = decide(replace(facts, checkpoint=Absent()))
+    assert isinstance(decision.verdict, RebuildFromSink)
+    assert seeded(decision).after.positions == at(40, 30)
 
 
 def test_a_topic_that_was_deleted_before_anything_of_it_landed_halts_and_the_way_out_is_named() -> None:
