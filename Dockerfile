@@ -35,8 +35,8 @@ RUN mkdir -p /usr/share/man/man1 \
     && apt-get update \
     && DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends ${JRE} \
     && rm -rf /var/lib/apt/lists/* /var/cache/* /var/log/*
-COPY scripts/install_packages.sh requirements/driver.txt /tmp/install/
-RUN sh /tmp/install/install_packages.sh /tmp/install/driver.txt
+COPY scripts/install_packages.sh requirements/driver.txt spark_apps/exactlyonce_spark/compiled_archive.py /tmp/install/
+RUN sh /tmp/install/install_packages.sh /tmp/install/driver.txt && python3 /tmp/install/compiled_archive.py
 ENV SPARK_HOME=/opt/packages/pyspark
 # Where the jars are already, say so (EXACTLYONCE_JARS); else they come from Maven Central. Their hashes are checked then.
 ARG EXACTLYONCE_JARS=

@@ -126,7 +126,8 @@ def fetch_jars() -> None:
         command = [python, "-m", "exactlyonce_spark.jars", "--lock", os.path.join(ROOT, lock)]
         if subprocess.call(command, stdout=subprocess.DEVNULL):
             raise Lacking(f"The jars of {what} are missing; the line above says why.")
-    say("An archive of Spark's classes, so that drivers start sooner")
+    say("Archives of Spark's classes and of its Python modules, so that drivers start sooner")
+    subprocess.call([python, "-m", "exactlyonce_spark.compiled_archive"], stdout=subprocess.DEVNULL)
     subprocess.call([python, "-m", "exactlyonce_spark.class_archive"], stdout=subprocess.DEVNULL)
 
 

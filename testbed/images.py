@@ -33,6 +33,7 @@ NOT_CODE = (
     "requirements/driver.txt",
     "scripts/install_packages.sh",
     "spark_apps/entrypoint",
+    "spark_apps/exactlyonce_spark/compiled_archive.py",
     "spark_apps/exactlyonce_spark/jars.py",
     "spark_apps/exactlyonce_spark/jars.lock",
     "spark_apps/exactlyonce_spark/class_archive.py",

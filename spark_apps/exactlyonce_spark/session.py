@@ -29,6 +29,7 @@ _ALWAYS = {
     # A cast or a sum that overflows in a transform is an error, never a NULL that lands without a word.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.python.daemon.module": "exactlyonce_spark.python_daemon",
 }
 
 _DEFAULTS = {

@@ -114,6 +114,7 @@ PREFIXES = {
     "spark.driver.host": _OWN,
     "spark.driver.bindAddress": _OWN,
     "spark.driver.port": _OWN,
+    "spark.python.daemon.module": _OWN,
     "spark.python.worker.faulthandler": _OWN,
 }
 
