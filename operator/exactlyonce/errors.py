@@ -80,6 +80,10 @@ class StartInvalid(Refused):
     """The start position asked for cannot be resolved against the source as it is."""
 
 
+class NotBackfilled(Refused):
+    """Some of what was written between two moments cannot be backfilled."""
+
+
 class GroupUnfit(RefusedOutside):
     """A consumer group that the resource names does not serve its purpose as it stands: it has members, or lacks offsets."""
 

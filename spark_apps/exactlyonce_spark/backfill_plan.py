@@ -9,10 +9,10 @@ from exactlyonce.launch.chosen_ranges import moments_of
 from exactlyonce.ledger.planned_backfills import known_backfill
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import NothingToReplayInto
-from exactlyonce.positions.ranges import OffsetRange, Partition
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions
 from exactlyonce.schema.moment import Moments
 
-RangesBetween = Callable[[Partition, int, Moments], tuple[OffsetRange, ...]]
+RangesBetween = Callable[[Positions, Moments], Mapping[Partition, tuple[OffsetRange, ...]]]
 """`ChoosesRanges.ranges_between` of a session."""
 
 
@@ -32,8 +32,8 @@ def chosen_spans(
     view = ledger.view(stream_id)
     if view is None:
         raise NothingToReplayInto(f"The ledger has no row of {stream_id}; start the stream first.")
+    found = ranges_between(view.landed.positions, moments)
+    ids = view.landed.origin_ids
     return {
-        (partition, span): ""
-        for partition, stands in sorted(view.landed.positions.items())
-        for span in ranges_between(partition, stands, moments)
+        (partition, span): ids.get(partition.origin, "") for partition, spans in sorted(found.items()) for span in spans
     }

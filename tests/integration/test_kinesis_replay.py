@@ -1,9 +1,11 @@
-"""Records of a data stream in quarantine land by a replay: each id once, also those that are inside of aggregates."""
+"""Records of a data stream land once more by a replay or a backfill: each id once, also those that are inside of aggregates."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,8 +22,9 @@ from tests.integration.test_folder_replay import MENDED, OVERRIDES
 from tests.integration.test_replay import replayed, statuses, warm
 from tests.kinesis_in_memory import aggregated
 from tests.kinesis_rig import KinesisRig
+from tests.rig import eventually
 
-pytestmark = pytest.mark.seconds(50)
+pytestmark = pytest.mark.seconds(80)
 
 SMALL = 2
 """Fewer user records than an aggregate has."""
@@ -33,13 +36,16 @@ def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kinesis]:
         yield server
 
 
-def test_the_records_of_a_batch_that_failed_land_once_though_a_replay_is_killed(
-    kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str
+def test_the_records_of_a_batch_that_failed_land_once_and_a_backfill_has_its_window_once_though_both_are_killed(
+    kinesis: Kinesis, postgres_18: Postgres, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = KinesisRig(kinesis, postgres_18, tmp_path, name, **OVERRIDES)
     rig.put(3)
+    begin, first = moment(), len(rig.produced)
     poison = put_poison(rig)
     rig.put(3)
+    until, last = moment(), len(rig.produced)
+    rig.put(2)
     assert rig.run() == Done(completed=True), rig.story()
     missing = set(rig.produced) - set(rig.counts())
     assert len(missing) > SMALL
@@ -62,6 +68,28 @@ def test_the_records_of_a_batch_that_failed_land_once_though_a_replay_is_killed(
     assert rig.sql("select count(*), count(distinct id) from orders") == [(every, every)]
     assert statuses(rig) == {"Replayed"}
     assert rig.sql("select partition_name, position from exactlyonce.offsets order by 1") == stood
+
+    rig.sql("create table orders_again (id bigint, customer text)")
+    backfill = ("--from", "ranges", "--by-timestamp", begin, until, "--into", "orders_again", "--backfill", "again")
+    mended = (*backfill, "--yes", "--transform", str(rig.folder / "mended.sql"))
+    with monkeypatch.context() as patched:
+        patched.setenv(VARIABLE, f"replay.landed=kill-driver,{rig.folder / 'fired-backfill'}")
+        assert replayed(rig, *mended, "--chunk", str(SMALL)).exit_code == 1
+    assert (rig.folder / "fired-backfill").exists()
+    wanted = [(each,) for each in range(first, last)]
+    assert 0 < len(rig.sql("select id from orders_again")) < len(wanted), "a part has landed"
+    for _ in ("it is continued", "it is done"):
+        done = replayed(rig, *mended)
+        assert done.exit_code == 0, done.output
+        assert rig.sql("select id from orders_again order by id") == wanted
+    assert rig.sql("select partition_name, position from exactlyonce.offsets order by 1") == stood
+
+
+def moment() -> str:
+    """Return a moment between what has arrived and what is put next, in whole seconds, as a person gives it."""
+    next_second = int(time.time()) + 1
+    eventually(lambda: time.time() >= next_second, "the next second has begun")
+    return datetime.fromtimestamp(next_second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def put_poison(rig: KinesisRig) -> int:

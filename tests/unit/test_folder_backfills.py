@@ -57,10 +57,13 @@ def world(source: dict[str, Any] = FILES, **spec: Any) -> FolderBackfills:
 ONCE = {(row.partition, row.from_offset): 1 for row in PARTS}
 
 
-def test_a_backfill_of_a_folder_lands_each_range_once_whatever_effect_an_operator_dies_before() -> None:
+@pytest.mark.parametrize("source", [FILES, KINESIS], ids=["a folder", "a data stream"])
+def test_a_backfill_by_time_lands_each_range_once_whatever_effect_an_operator_dies_before(
+    source: dict[str, Any],
+) -> None:
     has_died, died = True, 0
     while has_died:
-        made = world()
+        made = world(source)
         made.dies_before = died
         status = made.until_final()
         assert made.table == ONCE, f"died before effect {died}"
@@ -92,7 +95,7 @@ def test_a_dry_run_says_that_only_the_process_can_tell_and_starts_none() -> None
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (world(KINESIS), "of source.kinesis, whose positions count no records"),
+        (world(KINESIS, into=None), "of source.kinesis, whose positions count no records"),
         (world(into=None), "of source.files, whose positions count no records"),
     ],
 )

@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from exactlyonce.connectors.files.source_between import NotBackfilled, is_between, ranges_between, require_all_there
+from exactlyonce.connectors.files.source_between import is_between, ranges_between, require_all_there
 from exactlyonce.connectors.files.source_position import LEFT_OUT, NOTHING_READ, SourceFile, after
+from exactlyonce.errors import NotBackfilled
 from exactlyonce.positions.ranges import OffsetRange
 
 MOMENTS = (datetime.fromtimestamp(2, UTC), datetime.fromtimestamp(4, UTC))

@@ -14,7 +14,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
-from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.metrics import NotLanded
 from exactlyonce_spark.replay_parts import RangeDivider
@@ -165,8 +165,8 @@ class ChoosesRanges(Protocol):
     """A `SourceReader` of a source whose positions count no records, which finds what lies between two moments."""
 
     def ranges_between(
-        self, session: Any, partition: Partition, stands: int, moments: Moments
-    ) -> tuple[OffsetRange, ...]:
+        self, session: Any, stands: Positions, moments: Moments
+    ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
         """Return the ranges of what was written between two moments, of what the stream has landed up to where it stands.
 
         Raises:

@@ -10,13 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from exactlyonce.connectors.files.source_plan import a_few_of, difference, names
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, after
-from exactlyonce.errors import Refused
+from exactlyonce.errors import NotBackfilled
 from exactlyonce.positions.ranges import OffsetRange
 from exactlyonce.schema.moment import Moments, first_milliseconds
-
-
-class NotBackfilled(Refused):
-    """Some of the files that were written between two moments cannot be backfilled."""
 
 
 def ranges_between(read: Iterable[SourceFile], moments: Moments) -> tuple[OffsetRange, ...]:

@@ -148,6 +148,7 @@ class KinesisSource(Model):
     origin_noun: ClassVar[str] = "stream"
     positions_count_records: ClassVar[bool] = False
     positions_can_be_chosen: ClassVar[bool] = True
+    backfilled_by: ClassVar[str] = "the arrival times of the records"
     tasks_show_ranges: ClassVar[bool] = False
 
     stream_name: StreamName | None = Field(None, description="The data stream's name; it needs region.")
@@ -216,10 +217,7 @@ class KinesisSource(Model):
     @property
     def stream(self) -> str:
         """The data stream's name."""
-        if self.stream_name is not None:
-            return self.stream_name
-        assert self.stream_arn is not None
-        return self.stream_arn.rpartition("/")[2]
+        return self.stream_name or (self.stream_arn or "").rpartition("/")[2]
 
     @property
     def named(self) -> str:

@@ -14,7 +14,7 @@ from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
-from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.connectors.files.dividing import FolderDivider
 
@@ -117,15 +117,19 @@ class FolderRecords:
         return FolderDivider(self.spec.folder, planner.files, place.counts_in, of_backfill)
 
     def ranges_between(
-        self, session: Any, partition: Partition, stands: int, moments: Moments
-    ) -> tuple[OffsetRange, ...]:
+        self, session: Any, stands: Positions, moments: Moments
+    ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
         """Return the ranges of the files that were last written to between two moments."""
         from exactlyonce_spark.connectors.files.source_records import Place
 
         place = Place.of(self._options(session))
-        read = place.planner(FileLimit(1, 1)).files(NOTHING_READ, stands)
-        require_all_there(self.spec.folder, read, place.folder().files(), moments)
-        return ranges_between(read, moments)
+        listed = place.folder().files()
+        found: dict[Partition, tuple[OffsetRange, ...]] = {}
+        for partition, position in stands.items():
+            read = place.planner(FileLimit(1, 1)).files(NOTHING_READ, position)
+            require_all_there(self.spec.folder, read, listed, moments)
+            found[partition] = ranges_between(read, moments)
+        return found
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

@@ -9,9 +9,11 @@ from typing import Any
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
+from exactlyonce.connectors.kinesis.between_moments import ranges_between
 from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
 from exactlyonce.connectors.kinesis.spec import KinesisSource
-from exactlyonce.positions.ranges import Ranges
+from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
+from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.connectors.kinesis.dividing import ShardDivider
 from exactlyonce_spark.connectors.kinesis.planner import HELD_BYTES, READING_SECONDS
 from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
@@ -108,6 +110,15 @@ class KinesisRecords:
 
         place = Place.of(self._options())
         return ShardDivider(place.client, place.named)
+
+    def ranges_between(
+        self, session: Any, stands: Positions, moments: Moments
+    ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+        """Return the ranges of what arrived between two moments."""
+        from exactlyonce_spark.connectors.kinesis.records import Place
+
+        place = Place.of(self._options())
+        return ranges_between(place.client(), place.stream, place.named, stands, moments)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""
