@@ -12,6 +12,7 @@ import pyarrow as pa
 from exactlyonce.errors import Unreachable
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.positions.ranges import Epoch, Ranges
+from exactlyonce_spark.connectors.kafka.replay_transactions import ReplayTransactions
 from exactlyonce_spark.connectors.kafka.sink_errors import KafkaAway, TransactionGone
 from exactlyonce_spark.connectors.kafka.sink_marker import Marker
 from exactlyonce_spark.connectors.kafka.sink_target import KafkaTarget
@@ -169,6 +170,7 @@ class KafkaWorld(World):
             "rows of the Kafka cluster it",
             own,
             lambda other: self._under(other).take(),
+            ReplayTransactions(lambda other: self._under(other).take(), now=lambda: self.now_seconds),
             "Look into the topic.",
             now=lambda: self.now_seconds,
         )

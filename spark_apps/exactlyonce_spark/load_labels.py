@@ -19,6 +19,7 @@ _PRODUCT = "exactlyonce"
 _NAME_CHARACTERS = 24
 _DIGEST_CHARACTERS = 16
 _OF_A_LIFE = re.compile(r"^exactlyonce:[^:]*:[^:]*:")
+_REPLAY = re.compile(rf"exactlyonce:[^:]*:[^:]*:replay:[0-9a-f]{{{_DIGEST_CHARACTERS}}}")
 _NUMBERS = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):[0-9a-z-]+")
 """Of 64 bits: a sink lists the labels of others as well, who may have made theirs of what they have seen of ours."""
 
@@ -60,6 +61,11 @@ def batch_of(label: str) -> BatchNumber | None:
     return None if found is None else BatchNumber(int(found[2]))
 
 
+def names_replay(name: str) -> bool:
+    """Whether a name is a replay's (`ReplayLabels.name`), of whatever life of a stream."""
+    return _REPLAY.fullmatch(name) is not None
+
+
 @dataclass(frozen=True)
 class ReplayLabels(LoadLabels):
     """The labels of one replay of a stream, which the replay's own token tells: `exactlyonce:NAME:DIGEST:replay:BATCH:PART`.
@@ -69,10 +75,18 @@ class ReplayLabels(LoadLabels):
 
     replay: str
 
+    @property
+    def name(self) -> str:
+        """What is of this replay alone: `exactlyonce:NAME:DIGEST:replay:DIGEST`."""
+        return f"{self.prefix}replay:{self._digest}"
+
+    @property
+    def _digest(self) -> str:
+        return hashlib.sha256(self.replay.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+
     def label(self, epoch: Epoch, batch: BatchNumber, part: str) -> str:
         """Return the label of a chunk of a batch; a replay has no epoch."""
-        digest = hashlib.sha256(self.replay.encode()).hexdigest()[:_DIGEST_CHARACTERS]
-        label = f"{self.prefix}replay:{batch}:{digest}-{part}"
+        label = f"{self.prefix}replay:{batch}:{self._digest}-{part}"
         assert self.epoch_of(label) is None, "no driver aborts it"
         assert len(label) <= MOST_CHARACTERS, "a number of 64 bits, a digest and a tag fit beside the name"
         return label

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
-from exactlyonce.errors import ExactlyOnceError, TransactionTooLong
+from exactlyonce.errors import ExactlyOnceError, TransactionTooLong, Unreachable
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, SinkChanged, decide_pieces
@@ -26,6 +26,10 @@ from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget, Wr
 from exactlyonce_spark.tasks import committable_of
 
 log = logging.getLogger("exactlyonce.replay")
+
+
+class NotYet(Unreachable):
+    """A replay that has decided is left some time to commit; whoever finds its decision asks again later."""
 
 
 @runtime_checkable
@@ -167,6 +171,9 @@ def finish_beside(ledger: Ledger, stream_id: str, target: TwoPhaseTarget, decisi
         return
     try:
         told = finish_decisions(ledger, stream_id, target, decisions).told
+    except NotYet as problem:
+        log.debug("%s", problem)
+        return
     except ExactlyOnceError as problem:
         log.warning("What a replay has decided could not be finished now: %s", problem)
         return

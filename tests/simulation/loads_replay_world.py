@@ -16,8 +16,9 @@ from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.replay_decisions import ReplayDecision, answer_decision, decisions_in
 from exactlyonce.positions.ranges import BatchNumber, Epoch
-from exactlyonce_spark.load_labels import ReplayLabels
+from exactlyonce_spark.load_labels import LoadLabels, ReplayLabels
 from exactlyonce_spark.target import DeadLetter, LoadState, OpenLoad, PreparedLoad
+from tests.simulation.one_producer import OneProducerTarget
 from tests.simulation.replay_world import ReplayWorld, scenario_of_replays
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
@@ -62,11 +63,15 @@ class StoreReplayTarget:
 
 
 class OverReplayedLoads(ReplayWorld, OverLoads):
-    """What both worlds of replays into loads are. `answered` is how many loads of replays a person has looked for."""
+    """What both worlds of replays into loads are. `answered` is how many loads of replays a person has looked for.
+
+    In some of them whoever finishes what a replay has decided can only end it, if it is not committed: `has_one_producer`.
+    """
 
     answered = 0
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
+        self.has_one_producer = random.Random(f"one producer {seed}").random() < 0.4
         super().__init__(seed, scenario or scenario_of_replayed_loads(seed))
         self.database.rows_of = lambda committable: ()  # what a replay has decided shows nothing by that
 
@@ -76,12 +81,30 @@ class OverReplayedLoads(ReplayWorld, OverLoads):
     def target_of(self, process: Process) -> Any:
         """Return the store as a replay writes to it."""
         labels = ReplayLabels(STREAM_ID, "token", process.name)
-        return StoreReplayTarget(StoreTarget(self.loads, labels, Epoch(0)), self.random)
+        return StoreReplayTarget(self._store_target(labels, Epoch(0)), self.random)
+
+    def target(self, epoch: int) -> Any:
+        """Return the store as a driver of this epoch writes to it."""
+        return self._store_target(LoadLabels(STREAM_ID, "token"), Epoch(epoch))
+
+    def _store_target(self, labels: LoadLabels, epoch: Epoch) -> StoreTarget:
+        return (OneProducerTarget if self.has_one_producer else StoreTarget)(self.loads, labels, epoch)
 
     def strike_sink(self) -> None:
         """Somebody starts a replay, and something may go wrong with the sink."""
         ReplayWorld.strike_sink(self)
         OverLoads.strike_sink(self)
+        if self.has_one_producer:
+            self._freeze_who_is_to_commit()
+
+    def _freeze_who_is_to_commit(self) -> None:
+        """A replay that has decided sleeps until somebody else has ended what it would commit, perhaps."""
+        tokens = {decision.replay for decision in self.by_replays()}
+        for process in self.replays:
+            is_awake = not (process.ended or process.frozen)
+            if process.name in tokens and is_awake and self.random.random() < 0.3:
+                process.frozen = True
+                self.journal.strike("freeze driver", process, lasts=True)
 
     def calm_sink(self) -> None:
         """A person answers for what the sink has forgotten, and the operator starts another replay where one is decided."""

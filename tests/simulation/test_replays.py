@@ -120,6 +120,7 @@ def test_replays_into_loads_land_records_though_they_die_and_the_sink_aborts_wha
     for expected in ("is decided by a replay", "The sink has aborted the load", "is not held by this replay any more"):
         assert any(expected in words for words in told), expected
     assert any(process.dead for world in worlds for process in world.replays), "some were killed"
+    assert {world.has_one_producer for world in worlds} == {True, False}
     assert any(found), "a driver has come upon what a replay had decided"
 
 

@@ -74,14 +74,6 @@ def test_rows_that_would_replace_newer_ones_are_refused_by_the_resource(
     assert reason is None if words is None else words in (reason or "")
 
 
-def test_kafka_is_refused_by_name_with_its_own_reason() -> None:
-    sink = {"bootstrapServers": "kafka:9092", "topic": "copies"}
-    reason = why_not_replayable(stream_of("kafka", sink)) or ""
-    assert reason.startswith(
-        "this release cannot replay into sink.kafka: its rows are in a transaction that no process but"
-    )
-
-
 def test_a_table_that_keeps_what_was_loaded_last_is_refused_with_its_columns(server: StandIn) -> None:
     yielded = tuple(YieldedColumn(name, kind) for name, kind in (("id", "bigint"), ("total", "bigint")))
     with pytest.raises(

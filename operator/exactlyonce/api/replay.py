@@ -7,7 +7,7 @@ from enum import Enum
 from exactlyonce.api.format import OnTombstone
 from exactlyonce.api.output_mode import OutputMode
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.connectors.specs import BackfilledByTime, TakesNoReplays, TakesReplays
+from exactlyonce.connectors.specs import BackfilledByTime, TakesReplays
 from exactlyonce.errors import Refused
 from exactlyonce.schema.model import field_name
 
@@ -54,8 +54,7 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
     sink, source = spec.sink.spec, spec.source.spec
     if not isinstance(sink, TakesReplays):
         name = field_name(spec.sink.connector)
-        reason = sink.no_replay if isinstance(sink, TakesNoReplays) else _NO_REPLAY
-        return f"this release cannot replay into sink.{name}: {reason}"
+        return f"this release cannot replay into sink.{name}: {_NO_REPLAY}"
     if not source.positions_count_records and asked not in _taken_by(source):
         return _why_only_failures(source, f"source.{field_name(spec.source.connector)}", asked)
     if spec.output_mode is not OutputMode.APPEND:

@@ -172,14 +172,6 @@ class TakesReplays(Protocol):
 
 
 @runtime_checkable
-class TakesNoReplays(Protocol):
-    """A sink that takes no replay, for a reason of its own."""
-
-    no_replay: ClassVar[str]
-    """The reason, as a clause about its rows."""
-
-
-@runtime_checkable
 class ShowsReplaysLater(Protocol):
     """A sink that takes replays, some readers of which see what one has landed only with the next batch of the stream."""
 

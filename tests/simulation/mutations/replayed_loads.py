@@ -11,6 +11,7 @@ from exactlyonce.ledger import replay, replay_decisions
 from exactlyonce_spark import load_outcome, replay_loads
 from exactlyonce_spark.target import LoadState
 from tests.simulation.loads_replay_world import StoreReplayTarget
+from tests.simulation.one_producer import OneProducerTarget
 
 
 @contextmanager
@@ -88,4 +89,20 @@ def an_aborted_load_of_a_replay_has_landed() -> Iterator[None]:
         settle(ledger, stream_id, decision, is_committed=True)
 
     with mock.patch.object(replay_loads, "settle_decision", landed):
+        yield
+
+
+@contextmanager
+def what_a_replay_may_still_commit_counts_as_aborted() -> Iterator[None]:
+    """Replays into loads: who finishes a decided load that is not committed takes it for aborted, and does not end it."""
+    state_of = OneProducerTarget.state_of
+
+    def seen(self: OneProducerTarget, committable: Any) -> LoadState:
+        found = state_of(self, committable)
+        return LoadState.ABORTED if found is LoadState.PREPARED and ":replay:" in committable.label else found
+
+    with (
+        mock.patch.object(OneProducerTarget, "end", lambda *_: None),
+        mock.patch.object(OneProducerTarget, "state_of", seen),
+    ):
         yield

@@ -73,10 +73,6 @@ class KafkaSink(Model):
     two_phases: ClassVar[bool] = True
     folder_field: ClassVar[str | None] = None
     field: ClassVar[str] = "sink.kafka"
-    no_replay: ClassVar[str] = (
-        "its rows are in a transaction that no process but the one that writes them can commit, so nobody could finish what a "
-        "replay that has died had decided"
-    )
 
     bootstrap_servers: str = Field(
         min_length=1, max_length=4096, description="host:port of some brokers, separated by commas."
@@ -95,7 +91,8 @@ class KafkaSink(Model):
         "DESCRIBE_CONFIGS, READ and WRITE on the topic, DESCRIBE and WRITE on the transactional ids of the stream and READ on "
         "the groups, both of which begin with `exactlyonce:NAME:`. NAME is the first 24 characters of the stream id, with "
         "`_` for each run of others than letters and digits, such as `exactlyonce:shop_orders:`. Where the NAMEs of two "
-        "streams are equal, as those of `shop/a-orders` and `shop-a/orders`, grant the ids in full, which a refusal names. "
+        "streams are equal, as those of `shop/a-orders` and `shop-a/orders`, grant what begins with the id in full, which a "
+        "refusal names; each replay has an id that begins with it. "
         "Who may write to all that "
         "begin with `exactlyonce:` can end the transactions of other streams and forge their markers.",
     )
@@ -119,6 +116,16 @@ class KafkaSink(Model):
         "read_committed sees later records of the partitions that it wrote to.",
     )
     properties: SinkProperties = Field({}, description="Properties of the producer.")
+
+    @property
+    def replay_refusal(self) -> None:
+        """Nothing in the resource forbids it; whether the topic is compacted, the process of the replay finds out."""
+        return
+
+    @property
+    def landing_place(self) -> str:
+        """The topic, at the brokers that are named."""
+        return f"kafka {self.topic} at {self.bootstrap_servers}"
 
     @property
     def further_secrets(self) -> tuple[SecretRef, ...]:

@@ -135,6 +135,19 @@ def require_topic(sink: KafkaSink, topic: Topic) -> None:
         )
 
 
+def require_keeps_all(sink: KafkaSink, topic: Topic) -> None:
+    """Require that records may come after those of later batches.
+
+    Raises:
+        KafkaRefuses: if the topic is compacted.
+    """
+    if topic.is_compacted:
+        raise KafkaRefuses(
+            f"Nothing can be replayed into topic {sink.topic}: it is compacted (cleanup.policy), so of each key it keeps what "
+            "was written last, and a replay writes older records after newer ones."
+        )
+
+
 def require_not_read(source: KafkaSource, sink: KafkaSink, source_cluster_id: str, topic: Topic) -> None:
     """Require that a stream does not read what it writes.
 

@@ -15,11 +15,12 @@ from typing import Any
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.connectors.kafka.replay_transactions import ReplayTransactions
 from exactlyonce_spark.connectors.kafka.sink_fit import FIRST_HEADER, KEY, VALUE
 from exactlyonce_spark.connectors.kafka.sink_marker import Marker
 from exactlyonce_spark.connectors.kafka.sink_transactions import Transactions
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.load_labels import LoadLabels, batch_of
+from exactlyonce_spark.load_labels import LoadLabels, batch_of, names_replay
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
 
 log = logging.getLogger("exactlyonce.batch")
@@ -33,7 +34,7 @@ class KafkaTarget(TwoPhaseTarget):
     """The topic as the driver of an epoch writes to it, which has taken the transactional id.
 
     `marker` is what was found then, and what was committed since. `take_other` takes another id, of an earlier life of the
-    stream that was adopted with a decided batch, and returns its marker.
+    stream that was adopted with a decided batch, and returns its marker. `replays` are asked about what replays have decided.
     """
 
     transactions: Transactions
@@ -43,10 +44,11 @@ class KafkaTarget(TwoPhaseTarget):
     at: str
     transactional_id: str
     take_other: Callable[[str], Marker | None]
+    replays: ReplayTransactions
     where_to_look: str = ""
     headers: Sequence[str] = ()
     now: Callable[[], float] = time.monotonic
-    _open: str | None = field(default=None, init=False)
+    _open: Marker | None = field(default=None, init=False)
     _marked_at: float | None = field(default=None, init=False)
     _others: dict[str, Marker | None] = field(default_factory=dict, init=False)
 
@@ -57,7 +59,7 @@ class KafkaTarget(TwoPhaseTarget):
 
     def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
         """Send the rows of Arrow batches in a transaction, with its marker, and leave it open."""
-        self._abandon()
+        self.abandon()
         label = self.labels.label(self.epoch, batch, part)
         count, has_begun = 0, False
         try:
@@ -73,21 +75,23 @@ class KafkaTarget(TwoPhaseTarget):
                 if has_begun:
                     self._mark_again()
                 return None
-            self.transactions.mark(Marker(label, batch))
+            marker = Marker(label, batch)
+            self.transactions.mark(marker)
         except Exception:
             if has_begun:
                 self._abort()
             raise
-        self._open = label
+        self._open = marker
         return PreparedLoad(label, self.transactional_id, count)
 
     def commit(self, committable: Committable) -> bool:
         """Commit the open transaction, if it is this one's; any other was committed by an earlier driver, or is not."""
-        if self._open != committable.label:
+        marker = self._open
+        if marker is None or marker.label != committable.label:
             return self.state_of(committable) is LoadState.COMMITTED
         self._open = None
         self.transactions.commit()
-        self._has_committed(Marker(committable.label, batch_of(committable.label)))
+        self._has_committed(marker)
         return True
 
     def state_of(self, committable: Committable) -> LoadState:
@@ -97,8 +101,10 @@ class KafkaTarget(TwoPhaseTarget):
         decided before this one has landed, something has gone wrong that nobody here understands.
         """
         label = committable.label
-        if self._open == label:
+        if self._open is not None and self._open.label == label:
             return LoadState.PREPARED
+        if names_replay(committable.transaction_id):
+            return self.replays.state_of(committable)
         marker, batch = self._marker_of(committable.transaction_id), batch_of(label)
         if marker is None or batch is None:
             return LoadState.UNKNOWN
@@ -164,8 +170,8 @@ class KafkaTarget(TwoPhaseTarget):
             self.transactions.send(key, value, headers)
         return len(keys)
 
-    def _abandon(self) -> None:
-        """Abort what an earlier call has left open, because its batch has failed."""
+    def abandon(self) -> None:
+        """Abort what an earlier call has left open, because its batch has failed, or nobody has decided it."""
         if self._open is not None:
             self._open = None
             self.transactions.abort()
