@@ -170,6 +170,14 @@ unless on (namespace, stream) (exactlyonce_stream_phase{{phase=~"Suspended|Compl
                 "-o wide`.",
             ),
             Alert(
+                "ExactlyOnceReplayInDoubt",
+                "max by (namespace, stream) (exactlyonce_stream_replay_decided_ranges) > 0",
+                f"A replay of {_STREAM} has decided {{{{ $value }}}} ranges, and nobody has recorded since whether the sink "
+                "has committed their rows.",
+                "Run another replay, or let the driver run: either finds out. What the sink has forgotten is listed by "
+                "`exactlyonce failures settle`, and waits for your answer.",
+            ),
+            Alert(
                 "ExactlyOnceSourceUnreachable",
                 "min by (namespace, stream) (exactlyonce_stream_source_up) == 0",
                 f"The source of {_STREAM} does not answer the operator, or not for all of its partitions.",

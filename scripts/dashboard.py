@@ -208,8 +208,10 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                  (_of_stream("replayed_records"), f"{_STREAM} replayed")),
             ),
             Panel(
-                "Replays", "StreamReplays that have not ended.",
-                ((f"max by (namespace, stream, phase) (exactlyonce_stream_replays{_ONE})", f"{_STREAM} {{{{phase}}}}"),),
+                "Replays", "StreamReplays that have not ended, and ranges that replays have decided and the sink has not "
+                "committed yet, as far as is known.",
+                ((f"max by (namespace, stream, phase) (exactlyonce_stream_replays{_ONE})", f"{_STREAM} {{{{phase}}}}"),
+                 (_of_stream("replay_decided_ranges"), f"{_STREAM} decided ranges")),
             ),
             Panel(
                 "The replay whose turn it is", "Its records by what became of them.",

@@ -191,6 +191,14 @@ STREAM_CASES = [
         "The StreamReplay mend of shop/orders has landed nothing for 1h 10m 0s.",
     ),
     case(
+        "ExactlyOnceReplayInDoubt",
+        [series("stream_replay_decided_ranges", ORDERS, "0x5 2x40")],
+        "30m",
+        "15m",
+        "A replay of shop/orders has decided 2 ranges, and nobody has recorded since whether the sink has committed their "
+        "rows.",
+    ),
+    case(
         "ExactlyOnceSourceUnreachable",
         [series("stream_source_up", ORDERS, "1x5 0x20")],
         "15m",

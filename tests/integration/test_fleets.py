@@ -276,6 +276,10 @@ def test_failed_lost_and_quarantined_ranges_are_counted(
     )
     asked = PostgresFleet(address)
     view = asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"]
+    assert view.replay_decided_ranges == 0
+    postgres_18.execute(f"update {SCHEMA}.failures set replay = 'token decided'", name)
+    view = asked.landed(SCHEMA, {"shop/orders": None})["shop/orders"]
+    assert view.replay_decided_ranges == 1, "of those that a replay holds"
     asked.close()
     assert (view.open_ranges, view.failed_records, view.lost_ranges, view.lost_records) == (1, 5, 1, 7)
     assert (view.quarantined_ranges, view.quarantined_records) == (2, 10), "what a replay has taken has not landed"

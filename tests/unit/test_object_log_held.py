@@ -61,3 +61,23 @@ def test_a_range_that_replays_take_and_put_back_is_in_quarantine_since_it_was_pu
     assert since() is None
     write(FailureStatus.QUARANTINED)
     assert since() == clock.now, "it was taken back"
+
+
+def test_ranges_that_a_replay_has_decided_are_counted_until_they_are_settled() -> None:
+    log = ObjectLog(MemoryObjects(), "ledger", snapshot_every=3)
+    ledger = ObjectLogLedger(log, Clock())
+    ledger.prepare()
+    started(ledger)
+    row = FailureRow(BatchNumber(3), P0, 10, 20, FailureStatus.REPLAYING, "brokers", "it failed", replay="a token")
+    decided = replace(row, from_offset=20, until_offset=30, replay=f"a token{FailureRow.DECIDED}")
+
+    def count(*rows: FailureRow) -> int:
+        with ledger.transaction() as transaction:
+            transaction.write_failures(STREAM, rows)
+        found = landed_in(log.fold().state, STREAM, None)
+        assert found is not None
+        return found.replay_decided_ranges
+
+    assert count(row) == 0
+    assert count(row, decided) == 1
+    assert count(replace(decided, status=FailureStatus.REPLAYED)) == 0

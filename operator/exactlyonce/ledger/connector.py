@@ -50,7 +50,8 @@ class Landed:
     batch up to which `batches`, `records`, `rows` and `dead_letters` count, from the batch that was asked about; None where
     the stream has landed nothing at all. `decided_at` is when the batch was decided whose loads are not all known to be
     committed, and `decided_loads` how many those are; None and 0 where there is no such batch. `quarantined_since` is when the
-    oldest range in quarantine was recorded, in seconds. `letters_held` are dead letters that have not landed since, of the
+    oldest range in quarantine was recorded, in seconds. `replay_decided_ranges` are those whose rows a replay has decided and
+    that are not known to be committed. `letters_held` are dead letters that have not landed since, of the
     first MOST_LETTERS_COUNTED: there may be millions.
     """
 
@@ -72,6 +73,7 @@ class Landed:
     failed_records: int = 0
     replayed_ranges: int = 0
     replayed_records: int = 0
+    replay_decided_ranges: int = 0
     quarantined_since: float | None = None
     letters_held: int = 0
 

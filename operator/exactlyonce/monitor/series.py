@@ -223,6 +223,14 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
     ),
     (
         _gauge(
+            "replay_decided_ranges",
+            "Ranges whose rows a replay has decided, in a sink of two phases, and that are not known to be committed. A replay "
+            "that lives has some for a moment.",
+        ),
+        _ledger(lambda landed: landed.replay_decided_ranges),
+    ),
+    (
+        _gauge(
             "dead_letters_held",
             "Dead letters whose records have not landed since, among the first 10,000 of the stream.",
         ),

@@ -109,6 +109,7 @@ def landed_in(state: LedgerState, stream_id: str, since: BatchNumber | None) -> 
         failed_records=sum(row.offset_count for row in failed),
         replayed_ranges=len(replayed),
         replayed_records=sum(row.offset_count for row in replayed),
+        replay_decided_ranges=sum(row.is_decided for row in failures),
         quarantined_since=min(held_since, default=None),
         decided_loads=0 if decided is None else len(decided.committables),
     )

@@ -16,7 +16,7 @@ from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.ledger.connector import MOST_LETTERS_COUNTED, Landed, TableSize
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.letters import LetterStatus
-from exactlyonce.ledger.rows import BatchStatus, FailureStatus
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
 
 _UNFINISHED = [str(status) for status in BatchStatus if status.unfinished]
@@ -49,9 +49,11 @@ left join lateral (
     where b.stream_id = s.stream_id and b.batch > asked.since and b.batch <= upto.batch and b.status = %(counted)s
 ) counted on true
 left join lateral (
-    select coalesce(json_agg(json_build_array(by.status, by.ranges, by.records, by.since)), '[]') as found from (
+    select coalesce(json_agg(json_build_array(by.status, by.ranges, by.records, by.since, by.decided)), '[]') as found
+    from (
         select f.status, count(*) as ranges, sum(f.until_offset - f.from_offset)::bigint as records,
-            extract(epoch from min(f.created_at))::float8 as since
+            extract(epoch from min(f.created_at))::float8 as since,
+            count(*) filter (where f.status = %(replaying)s and to_jsonb(f) ->> 'replay' like %(decided)s) as decided
         from {schema}.failures f where f.stream_id = s.stream_id group by f.status
     ) by
 ) failed on true
@@ -101,7 +103,7 @@ _TABLES = (
 # A batch that was taken (AtMostOnce) is counted when its rows are in, so the count goes up to the one before it meanwhile.
 
 
-_NONE = (0, 0, None)
+_NONE = (0, 0, None, 0)
 
 
 class PostgresFleet:
@@ -140,6 +142,8 @@ class PostgresFleet:
             "unfinished": _UNFINISHED,
             "counted": str(BatchStatus.LANDED),
             "replayed": str(LetterStatus.REPLAYED),
+            "replaying": str(FailureStatus.REPLAYING),
+            "decided": f"%{FailureRow.DECIDED}",
             "most_letters": MOST_LETTERS_COUNTED,
         }
         with_letters = _LANDED.replace("{letters}", _LETTERS)
@@ -193,9 +197,9 @@ def _landed_from(row: tuple[Any, ...]) -> Landed:
     batches, records, rows, dead_letters = (count or 0 for count in counts)
     # A status of a later release, or one that somebody has made up, is not to leave the streams beside it unmeasured.
     found: dict[str, list[Any]] = {status: it for status, *it in failed}
-    open_ranges, failed_records, _ = found.get(FailureStatus.OPEN, _NONE)
-    lost_ranges, lost_records, _ = found.get(FailureStatus.LOST, _NONE)
-    replayed_ranges, replayed_records, _ = found.get(FailureStatus.REPLAYED, _NONE)
+    open_ranges, failed_records, *_ = found.get(FailureStatus.OPEN, _NONE)
+    lost_ranges, lost_records, *_ = found.get(FailureStatus.LOST, _NONE)
+    replayed_ranges, replayed_records, *_ = found.get(FailureStatus.REPLAYED, _NONE)
     held = [found[status] for status in HELD if status in found]
     return Landed(
         None if landed_batch is None else BatchNumber(landed_batch),
@@ -212,13 +216,14 @@ def _landed_from(row: tuple[Any, ...]) -> Landed:
         open_ranges=open_ranges,
         lost_ranges=lost_ranges,
         lost_records=lost_records,
-        quarantined_ranges=sum(ranges for ranges, _, _ in held),
-        quarantined_records=sum(records for _, records, _ in held),
+        quarantined_ranges=sum(ranges for ranges, *_ in held),
+        quarantined_records=sum(records for _, records, *_ in held),
         decided_at=decided_at,
         decided_loads=loads,
         failed_records=failed_records,
         replayed_ranges=replayed_ranges,
         replayed_records=replayed_records,
-        quarantined_since=min((since for _, _, since in held), default=None),
+        replay_decided_ranges=found.get(FailureStatus.REPLAYING, _NONE)[3],
+        quarantined_since=min((since for _, _, since, _ in held), default=None),
         letters_held=letters,
     )
