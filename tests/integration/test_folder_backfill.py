@@ -7,17 +7,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+import yaml
+from click.testing import CliRunner, Result
 
+from exactlyonce.api.resource import API_VERSION
+from exactlyonce.api.stream_replay import REPLAY_KIND
+from exactlyonce.cli.main import main
 from exactlyonce.reconcile.loop import Done
 from exactlyonce_spark.crash_points import VARIABLE
 from testbed.postgres import Postgres
 from tests.folder_rig import FolderRig
-from tests.integration.test_replay import replayed, statuses
+from tests.integration.test_replay import replayed, statuses, warm
 
 pytestmark = pytest.mark.seconds(50)
 
 EACH = 5
+NAME = "second-to-fifth"
 FIRST = 1_700_000_000
 """The time of the first file, since 1970; each that follows is a second younger."""
 
@@ -46,9 +51,9 @@ def test_what_was_written_between_two_moments_lands_once_in_another_table_though
     assert part
     assert part < wanted, "a part has landed, each of its ids once"
 
-    landed = asked(rig, "--yes")
+    landed = run(rig)
     assert landed.exit_code == 0, landed.output
-    assert again(rig) == wanted
+    assert again(rig) == wanted, "a StreamReplay of the same name that asks for the same continues it"
     assert asked(rig, "--yes").exit_code == 0
     assert again(rig) == wanted, "the same backfill lands nothing twice"
     assert rig.sql("select position from exactlyonce.offsets") == stood, "the stream stands where it stood"
@@ -63,11 +68,33 @@ def test_what_was_written_between_two_moments_lands_once_in_another_table_though
     assert again(rig) == wanted
 
 
-def asked(rig: FolderRig, *options: str, backfill: str = "second to fifth") -> Result:
+def run(rig: FolderRig) -> Result:
+    """Run a StreamReplay that asks for the same, as `exactlyonce run` does."""
+    begin, until = (f"{moment}Z" for moment in moments())
+    spec = {
+        "stream": rig.name,
+        "from": {"ranges": {"byTimestamp": {"from": begin, "until": until}}},
+        "into": {"table": "orders_again", "backfill": NAME},
+    }
+    file = rig.folder / "backfill.yaml"
+    metadata = {"name": "backfill", "namespace": "tests"}
+    file.write_text(
+        yaml.safe_dump({"apiVersion": API_VERSION, "kind": REPLAY_KIND, "metadata": metadata, "spec": spec})
+    )
+    options = ["--stream-file", str(rig.folder / "orders.yaml")]  # which `replayed` has written
+    options += ["--state", str(rig.folder / "state"), "--secrets", str(rig.secrets)]
+    return CliRunner().invoke(main, ["run", str(file), *options], env={**warm(rig, "command"), "COLUMNS": "250"})
+
+
+def moments() -> list[str]:
+    """From the second file's time to before the fifth's."""
+    return [datetime.fromtimestamp(FIRST + at, UTC).strftime("%Y-%m-%dT%H:%M:%S") for at in (1, 4)]
+
+
+def asked(rig: FolderRig, *options: str, backfill: str = NAME) -> Result:
     """Ask for what was written from the second file's time to before the fifth's."""
-    moments = [datetime.fromtimestamp(FIRST + at, UTC).strftime("%Y-%m-%dT%H:%M:%S") for at in (1, 4)]
-    into = ["--into", "orders_again", "--backfill", backfill.replace(" ", "-")]
-    return replayed(rig, "--from", "ranges", "--by-timestamp", *moments, *into, *options)
+    into = ["--into", "orders_again", "--backfill", backfill]
+    return replayed(rig, "--from", "ranges", "--by-timestamp", *moments(), *into, *options)
 
 
 def again(rig: FolderRig) -> Counter[int]:

@@ -62,9 +62,18 @@ class ReplayLimits:
 
 
 def run_backfill(
-    opened: LocalStream, secrets: Path, asked: AskedBackfill, open_source: Open, pace: ReplayLimits, *, yes: bool
+    opened: LocalStream,
+    secrets: Path,
+    asked: AskedBackfill,
+    open_source: Open,
+    pace: ReplayLimits,
+    *,
+    yes: bool,
+    how: str,
 ) -> int:
     """Show what is left of a backfill, and with `yes` land it; return the exit status: 0 where nothing is left then.
+
+    `how` is what a person gives to have it landed.
 
     Raises:
         BackfillRefused, BackfillDiffers, IntoTakenTable, IntoOwnTable, RangesUnreadable, RangesOverlap: with a sentence.
@@ -77,7 +86,7 @@ def run_backfill(
     order = _order(asked, rows_of(stream.spec))
     known = known_backfill(ledger, stream.stream_id, order.name, order.definition)
     if known is None and looked_up_by_process(stream.spec.source):
-        return _run_looked_up_later(opened, secrets, asked, order, pace, yes=yes)
+        return _run_looked_up_later(opened, secrets, asked, order, pace, yes=yes, how=how)
     spans = {} if known is not None else _spans(asked, stream.spec.source, open_source)
     if known is not None:
         parts: Sequence[FailureRow] = known.parts
@@ -89,13 +98,20 @@ def run_backfill(
     left = _show(order, parts, stream.spec.source.spec.position_text)
     if not left or not yes:
         if left:
-            click.echo("Nothing was changed; --yes lands them.")
+            click.echo(f"Nothing was changed; {how} lands them.")
         return 0 if not records_of(parts, LOST) else 1
     return _land(opened, secrets, order, pace, spans)
 
 
 def _run_looked_up_later(
-    opened: LocalStream, secrets: Path, asked: AskedBackfill, order: BackfillOrder, pace: ReplayLimits, *, yes: bool
+    opened: LocalStream,
+    secrets: Path,
+    asked: AskedBackfill,
+    order: BackfillOrder,
+    pace: ReplayLimits,
+    *,
+    yes: bool,
+    how: str,
 ) -> int:
     """Land a backfill of which only its own process can tell what it is of."""
     assert asked.moments is not None, "ranges of such a source are refused"
@@ -103,7 +119,7 @@ def _run_looked_up_later(
     if not yes:
         click.echo(
             f"What lies between these two moments is looked up by the process that lands it. Of the backfill {order.name} into "
-            f"{order.table}, nothing is recorded yet. Nothing was changed; --yes lands it."
+            f"{order.table}, nothing is recorded yet. Nothing was changed; {how} lands it."
         )
         return 0
     return _land(opened, secrets, order, pace, {})

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +18,7 @@ from exactlyonce.api.resource import API_VERSION, Stream, parse_stream
 from exactlyonce.api.stream_replay import REPLAY_KIND, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
 from exactlyonce.bounded_text import printable
+from exactlyonce.cli.asked_replay import AskedReplay
 from exactlyonce.cli.given_ranges import Moments, given_ranges, replayed_by
 from exactlyonce.cli.replayed_transform import with_transform
 from exactlyonce.cli.status import as_data
@@ -30,23 +30,6 @@ EXIT_LANDED, EXIT_NOT_LANDED = 0, 1
 _LOOK_SECONDS = 1.0
 _MOST_OF_NAME = 28
 """Characters of the stream's name in that of a replay, which is the name of pods, too."""
-
-
-@dataclass(frozen=True)
-class AskedReplay:
-    """What a person has asked for by the options of the command; moments are in UTC."""
-
-    kind: str
-    identifiers: tuple[str, ...]
-    between: Moments | None
-    matching: str | None
-    given: tuple[str, ...]
-    by_timestamp: Moments | None
-    into: str | None
-    backfill: str | None
-    transform: Path | None
-    limit: float | None
-    chunk: int
 
 
 @dataclass(frozen=True)

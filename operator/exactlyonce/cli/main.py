@@ -101,6 +101,7 @@ def convert(file: Path, *, write: bool) -> None:
         ("run orders.yaml", "until Ctrl-C, or until it halts"),
         ("run orders.yaml --secrets /run/secrets", "with secrets from another folder"),
         ("run streams.yaml --name orders -o json", "one of several, with a line of JSON for each event"),
+        ("run backfill.yaml --stream-file orders.yaml", "a StreamReplay, to its end"),
     )
 )
 @FILE
@@ -108,6 +109,11 @@ def convert(file: Path, *, write: bool) -> None:
 @STATE
 @SECRETS
 @OUTPUT
+@click.option(
+    "--stream-file",
+    type=click.Path(path_type=Path),
+    help="Where FILE holds a StreamReplay: the file with its stream, unless FILE holds that too.",
+)
 @click.option(
     "--unresponsive",
     type=click.Choice([str(choice) for choice in Unresponsive]),
@@ -124,6 +130,7 @@ def run(
     state: Path,
     secrets: Path,
     output: str,
+    stream_file: Path | None,
     unresponsive: str,
     unresponsive_after: float,
 ) -> None:
@@ -132,11 +139,23 @@ def run(
     Each attempt is printed with its verdict. Ctrl-C ends after the current batch; a second Ctrl-C ends at once. A stream that
     halted continues when it is run again; one with spec.suspend is not run. Exit status 0 when it drained, completed or is
     suspended, 1 when it halted.
+
+    Where FILE holds a StreamReplay and no stream, or --name is that of one, it is run instead, by the stream that it names:
+    what it asks for lands, as `exactlyonce replay` has it. The same command continues one that was killed. Exit status 1 if
+    something of it was not landed.
     """
+    from exactlyonce.cli.replay_resource import chosen_replay, run_replay_resource
     from exactlyonce.cli.run import run_stream
 
     if find_spec("pyspark") is None:
         raise ExtraMissing.of("pyspark")  # the driver is a process of its own: told before anything is begun
+    replay_asked = chosen_replay(file, name)
+    if replay_asked is not None:
+        if output == "json":
+            raise click.UsageError("-o json is for a stream; leave it out for a StreamReplay.")
+        sys.exit(run_replay_resource(replay_asked, file, stream_file, state, secrets))
+    if stream_file is not None:
+        raise click.UsageError("--stream-file is for a FILE with a StreamReplay; leave it out.")
     opened = open_stream(choose_stream(file, name), state, secrets)
     opened.launcher.unresponsive = Unresponsive(unresponsive)
     opened.launcher.unresponsive_seconds = unresponsive_after

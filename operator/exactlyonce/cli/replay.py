@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-from datetime import UTC, datetime
-from importlib.util import find_spec
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from exactlyonce.api.replay import require_replayable
-from exactlyonce.assembly import source_address
-from exactlyonce.bounded_text import one_line
-from exactlyonce.cli.backfill import AskedBackfill, ReplayLimits, run_backfill
+from exactlyonce.cli.asked_replay import DEAD_LETTERS, FAILURES, RANGES, AskedReplay
 from exactlyonce.cli.cluster_commands import OUTPUT, TIMEOUT, of_a_cluster
-from exactlyonce.cli.commands import ExtraMissing, Taught
-from exactlyonce.cli.given_ranges import replayed_by, taken_from
-from exactlyonce.cli.letter_replay import letter_candidates, ready_letters, show_letters
-from exactlyonce.cli.local_replay import run_replay, tell
-from exactlyonce.cli.local_stream import choose_stream, open_stream
-from exactlyonce.cli.replay_candidates import chosen, examined, show_ranges
+from exactlyonce.cli.commands import Taught
+from exactlyonce.cli.local_stream import choose_stream
+from exactlyonce.cli.replay_here import replay_here
 from exactlyonce.cli.replayed_transform import with_transform
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster
 from exactlyonce.launch.replay_document import DEFAULT_MOST_RECORDS
-from exactlyonce.launch.secrets import read_secret
-from exactlyonce.ledger.history import RecordedFailure
-from exactlyonce.ledger.letters import LetterKey
-from exactlyonce.ledger.replay_rules import RangeKey
 
-FAILURES, DEAD_LETTERS, RANGES = "failures", "dead-letters", "ranges"
 _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
 
@@ -156,58 +143,20 @@ def replay(
     Without --yes nothing is changed. Exit status 1 if something that was asked for was not landed, or would not be.
     """
     _require_consistent(kind, given, by_timestamp, into, backfill, excluding=yes and dry_run)
+    asked = AskedReplay(
+        kind, identifiers, between, matching, given, by_timestamp, into, backfill, transform, limit, chunk
+    )
     if is_of_a_cluster(target):
-        from exactlyonce.cli.cluster_replay import AskedReplay, Following, run_cluster_replay
+        from exactlyonce.cli.cluster_replay import Following, run_cluster_replay
 
-        asked_there = AskedReplay(
-            kind, identifiers, between, matching, given, by_timestamp, into, backfill, transform, limit, chunk
-        )
         following = Following(yes, timeout if wait else None, output == "json")
-        sys.exit(run_cluster_replay(*cluster_of(options), target, asked_there, following))
+        sys.exit(run_cluster_replay(*cluster_of(options), target, asked, following))
     if wait or output == "json":
         raise click.UsageError(
             "--wait and -o json are for a stream of a cluster; leave them out: with a FILE, the command always runs to the end."
         )
-    state, secrets = options["state"], options["secrets"]
     stream = with_transform(choose_stream(Path(target), options["name"]), transform)
-    require_replayable(stream.spec, stream.stream_id, replayed_by(kind, by_timestamp, into))
-    opened = open_stream(stream, state, secrets, read_only=True)
-    if into is not None and backfill is not None:
-        source = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))
-        asked = AskedBackfill(into, backfill, given, by_timestamp)
-        sys.exit(
-            run_backfill(opened, secrets, asked, lambda it: source(it).open(), ReplayLimits(chunk, limit), yes=yes)
-        )
-    ranges: list[RangeKey] = []
-    letters: list[LetterKey] = []
-    if kind == DEAD_LETTERS:
-        found = letter_candidates(opened, identifiers, between, matching)
-        show_letters(stream.stream_id, found)
-        letters = ready_letters(found)
-        all_ready = len(letters) == len(found)
-    else:
-        address = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))
-        refused = list[str]()
-        if given or by_timestamp:
-            taken = taken_from(opened, given or by_timestamp or (), lambda source: address(source).open(), yes=yes)
-            kept, refused = [RecordedFailure(row, datetime.now(UTC)) for row in taken.rows], [*taken.refused]
-        else:
-            kept = chosen(opened, identifiers, between, matching)
-        candidates = examined(opened, address(stream.spec.source).open(), kept)
-        show_ranges(stream, candidates)
-        for sentence in refused:
-            click.echo(one_line(sentence, 500), err=True)
-        ranges = [RangeKey.of(candidate.kept.row) for candidate in candidates if candidate.refusal is None]
-        all_ready = len(ranges) == len(candidates) and not refused
-    if not yes and (ranges or letters):
-        click.echo("Nothing was changed; --yes replays it.")
-    if not yes or not (ranges or letters):
-        sys.exit(0 if all_ready else 1)
-    if find_spec("pyspark") is None:
-        raise ExtraMissing.of("pyspark")  # it is a process of its own: told before anything is begun
-    report = run_replay(opened, secrets, ranges, letters, most_records=chunk, records_per_second=limit)
-    tell(report, stream.spec.sink.spec)
-    sys.exit(0 if all_ready and report.problem is None and not report.told else 1)
+    sys.exit(replay_here(stream, asked, options["state"], options["secrets"], yes=yes))
 
 
 def _require_consistent(
