@@ -71,7 +71,7 @@ class OverReplayedLoads(ReplayWorld, OverLoads):
     answered = 0
 
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
-        self.has_one_producer = random.Random(f"one producer {seed}").random() < 0.4
+        self.has_one_producer = random.Random(f"who commits {seed}").random() < 0.4
         super().__init__(seed, scenario or scenario_of_replayed_loads(seed))
         self.database.rows_of = lambda committable: ()  # what a replay has decided shows nothing by that
 
