@@ -15,6 +15,9 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch
 MOST_CHARACTERS = 128
 """The most that every database with loads under labels takes."""
 
+NO_EPOCH = Epoch(0)
+"""A replay has none."""
+
 _PRODUCT = "exactlyonce"
 _NAME_CHARACTERS = 24
 _DIGEST_CHARACTERS = 16

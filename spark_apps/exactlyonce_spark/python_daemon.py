@@ -1,8 +1,8 @@
 """Spark's daemon of Python workers, which has imported what every task needs before it forks the first worker.
 
-Spark starts one daemon per kind of worker and forks a worker for each task that runs at once. As `pyspark.daemon` is, each of
-these imports pyarrow, pandas and this project again, for more than a second of its core; forked from here it has them, in
-memory that the workers share. `spark.python.daemon.module` names this module (session.py).
+Spark starts one daemon per kind of worker and forks a worker for each task that runs at once. With
+`pyspark.daemon`, each worker imports pyarrow, pandas and this project, which takes more than a second of a core. Here the
+daemon imports them once, and its workers share that memory. `spark.python.daemon.module` names this module (session.py).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ recorded of it is what the sink says for good. docs/adr/0053.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+import secrets as random
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -22,7 +23,7 @@ from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.load_outcome import outcome
 from exactlyonce_spark.replay_outcome import ReplayOutcome
-from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
+from exactlyonce_spark.target import DeadLetter, LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
 from exactlyonce_spark.tasks import committable_of
 
 log = logging.getLogger("exactlyonce.replay")
@@ -48,6 +49,27 @@ class DecidesLoads(Protocol):
     def abort_load(self, load: PreparedLoad) -> None:
         """Abort a load that nobody has decided; what cannot be aborted now is left to the sink."""
         ...
+
+
+@dataclass(frozen=True)
+class LoadsOfChunks:
+    """What every `DecidesLoads` of a sink has in common; the sink adds how it aborts a load."""
+
+    loads: TwoPhaseTarget
+
+    def prepare_load(self, batch: BatchNumber, rows: Any) -> PreparedLoad | None:
+        """Have the sink take the rows of a chunk, under a label of this try alone."""
+        return self.loads.prepare(batch, f"{random.randbits(63):x}", rows)
+
+    def write(self, transaction: Any, rows: None) -> int:
+        """Land a chunk of which no row was made: there is nothing to load."""
+        return 0
+
+    def write_dead_letters(
+        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], origin_ids: Mapping[str, str]
+    ) -> int:
+        """There are none: a rule of the resource refuses them with such a sink."""
+        raise AssertionError("a sink of two phases keeps no dead letters")
 
 
 @dataclass

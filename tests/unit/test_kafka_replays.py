@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.fence import fence
-from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce.ledger.replay_decisions import read_decisions
 from exactlyonce.ledger.replay_rules import RangeKey
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Positions, Ranges
+from exactlyonce.ledger.rows import FailureStatus
+from exactlyonce.positions.ranges import Positions
 from exactlyonce_spark.connectors.kafka.replay_transactions import PATIENCE_SECONDS, ReplayTransactions
 from exactlyonce_spark.connectors.kafka.replaying import KafkaReplayTarget
-from exactlyonce_spark.connectors.kafka.sink import NO_EPOCH
 from exactlyonce_spark.connectors.kafka.sink_checks import Topic, require_keeps_all
 from exactlyonce_spark.connectors.kafka.sink_errors import KafkaRefuses
 from exactlyonce_spark.connectors.kafka.sink_target import KafkaTarget
-from exactlyonce_spark.load_labels import LoadLabels, ReplayLabels, names_replay
+from exactlyonce_spark.load_labels import NO_EPOCH, LoadLabels, ReplayLabels, names_replay
 from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from tests.kafka_sink_world import TRANSACTIONAL_ID, KafkaWorld, MemoryTransactions
-from tests.ledgers import IDS, P0, P1, STREAM
+from tests.ledgers import P0, P1, STREAM
+from tests.quarantined_batch import ENDS, Reader, held, pass_over_first_batch, with_status
 from tests.two_phase_stream import Killed, Watch, killed_at
 
-ENDS = {P0: 5, P1: 3}
 QUARANTINED = Counter(f"{key.key}/{offset}" for key, end in ENDS.items() for offset in range(end))
 OF_A_REPLAY = (
     "replay.claimed",
@@ -47,31 +43,11 @@ OF_A_REPLAY = (
 CHUNK = 4
 
 
-@dataclass(frozen=True)
-class Reader:
-    world: KafkaWorld
-
-    def rows(self, ranges: Ranges) -> Sequence[Any]:
-        return self.world.rows(ranges)
-
-    def malformed(self, ranges: Ranges) -> tuple[()]:
-        return ()
-
-
 @pytest.fixture
 def world() -> KafkaWorld:
     """A stream that has continued after all records of its first batch."""
     made = KafkaWorld()
-    with made.ledger.transaction() as transaction:
-        life = fence(transaction, made.permit, Lock.UPDATE).life
-        transaction.advance_positions(STREAM, Ranges({key: OffsetRange(0, end) for key, end in ENDS.items()}), IDS)
-        rows = tuple(
-            FailureRow(
-                BatchNumber(1), key, 0, end, FailureStatus.QUARANTINED, "b", "fails", origin_id=IDS["orders"], life=life
-            )
-            for key, end in ENDS.items()
-        )
-        transaction.write_failures(STREAM, rows)
+    pass_over_first_batch(made)
     return made
 
 
@@ -99,18 +75,8 @@ def prepared(world: KafkaWorld, token: str) -> Replay:
     return Replay(world.ledger, claim, target_of(world, token), world.topic, Reader(world), ReplayPace(CHUNK))
 
 
-def wanted(world: KafkaWorld) -> list[RangeKey]:
-    held = (*with_status(world, FailureStatus.QUARANTINED), *with_status(world, FailureStatus.REPLAYING))
-    return [RangeKey.of(row) for row in held]
-
-
 def replay(world: KafkaWorld, token: str) -> ReplayOutcome:
-    return prepared(world, token).run(wanted(world))
-
-
-def with_status(world: KafkaWorld, status: FailureStatus) -> tuple[FailureRow, ...]:
-    with world.ledger.transaction() as transaction:
-        return transaction.read_failures(STREAM, status)
+    return prepared(world, token).run([RangeKey.of(row) for row in held(world)])
 
 
 def dies(world: KafkaWorld, point: str, passed: Watch, times: int = 1) -> None:

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import replace
 from random import Random
-from typing import Any
 
 import pytest
 
 from exactlyonce.errors import Unreachable
 from exactlyonce.ledger.decided import Answer
-from exactlyonce.ledger.fence import fence
 from exactlyonce.ledger.giving_up import why_not_given_up
-from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.replay import ReplayClaim, claim_ranges
 from exactlyonce.ledger.replay_decisions import NoSuchDecision, answer_decision, read_decisions
 from exactlyonce.ledger.replay_rules import RangeKey
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
+from exactlyonce.ledger.rows import FailureStatus
+from exactlyonce.positions.ranges import Epoch, Positions
 from exactlyonce_spark.load_labels import ReplayLabels
 from exactlyonce_spark.replay import Replay
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.target import LoadState
-from tests.ledgers import IDS, P0, P1, STREAM
+from tests.ledgers import P0, P1, STREAM
+from tests.quarantined_batch import ENDS, Reader, held, pass_over_first_batch, with_status
 from tests.simulation.loads_replay_world import StoreReplayTarget
 from tests.simulation.two_phase_store import StoreTarget
 from tests.two_phase_stream import Killed, Watch, World, killed_at
 
-ENDS = {P0: 5, P1: 3}
 QUARANTINED = Counter({("orders", key.key, offset): 1 for key, end in ENDS.items() for offset in range(end)})
 OF_A_REPLAY = (
     "replay.claimed",
@@ -42,31 +39,11 @@ OF_A_REPLAY = (
 )
 
 
-@dataclass(frozen=True)
-class Reader:
-    world: World
-
-    def rows(self, ranges: Ranges) -> Sequence[Any]:
-        return self.world.rows(ranges)
-
-    def malformed(self, ranges: Ranges) -> tuple[()]:
-        return ()
-
-
 @pytest.fixture
 def world() -> World:
     """A stream that has continued after all records of its first batch."""
     made = World()
-    with made.ledger.transaction() as transaction:
-        life = fence(transaction, made.permit, Lock.UPDATE).life
-        transaction.advance_positions(STREAM, Ranges({key: OffsetRange(0, end) for key, end in ENDS.items()}), IDS)
-        rows = tuple(
-            FailureRow(
-                BatchNumber(1), key, 0, end, FailureStatus.QUARANTINED, "b", "fails", origin_id=IDS["orders"], life=life
-            )
-            for key, end in ENDS.items()
-        )
-        transaction.write_failures(STREAM, rows)
+    pass_over_first_batch(made)
     return made
 
 
@@ -77,15 +54,6 @@ def replay(world: World, token: str, most: int = 4, wanted: Collection[RangeKey]
     )
     run = Replay(world.ledger, ReplayClaim(STREAM, token), target, world.topic, Reader(world), ReplayPace(most))
     return run.run([RangeKey.of(row) for row in held(world)] if wanted is None else wanted)
-
-
-def held(world: World) -> list[FailureRow]:
-    return [*with_status(world, FailureStatus.QUARANTINED), *with_status(world, FailureStatus.REPLAYING)]
-
-
-def with_status(world: World, status: FailureStatus) -> tuple[FailureRow, ...]:
-    with world.ledger.transaction() as transaction:
-        return transaction.read_failures(STREAM, status)
 
 
 def dies(world: World, point: str, passed: Watch, times: int = 1) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exactlyonce.api.stream_replay import AskedLetters, AskedRanges, FailedRanges, GivenRange, StreamReplay
+from exactlyonce.api.stream_replay import DEFAULT_CHUNK, AskedLetters, FailedRanges, GivenRange, StreamReplay
 from exactlyonce.cli.given_ranges import Moments
 
 FAILURES, DEAD_LETTERS, RANGES = "failures", "dead-letters", "ranges"
@@ -28,14 +28,14 @@ class AskedReplay:
     backfill: str | None = None
     transform: Path | None = None
     limit: float | None = None
-    chunk: int = 0
+    chunk: int = DEFAULT_CHUNK
 
     @classmethod
     def of_resource(cls, replay: StreamReplay) -> AskedReplay:
         """Return what a StreamReplay asks for, but for its transform and `dryRun`."""
         spec, origin = replay.spec, replay.spec.from_
         table, name = (None, None) if spec.into is None else (spec.into.table, spec.into.backfill)
-        ranges: AskedRanges | None = origin.ranges
+        ranges = origin.ranges
         chosen: FailedRanges | AskedLetters | None = origin.failures or origin.dead_letters
         between = None if ranges is None else ranges.by_timestamp
         return cls(

@@ -62,6 +62,6 @@ def _require_retained(client: KinesisClient, stream: str, named: str, begin: dat
     oldest = datetime.fromtimestamp(client.clock.wall_seconds(), UTC) - described.retention
     if max(begin, described.created) < oldest:
         raise NotBackfilled(
-            f"What arrived in {stream} before {oldest:%Y-%m-%dT%H:%M:%SZ} has passed its retention. Begin the backfill at that "
-            "moment or later"
+            f"What arrived in {stream} before {oldest:%Y-%m-%dT%H:%M:%SZ} has passed its retention. Begin the backfill some "
+            "minutes later than that, since what is oldest expires while it runs"
         )

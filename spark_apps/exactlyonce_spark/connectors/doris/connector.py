@@ -25,12 +25,12 @@ from exactlyonce_spark.connectors.doris.exchange import Node
 from exactlyonce_spark.connectors.doris.fit import DorisFit, fit_columns
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.query_client import QueryClient
-from exactlyonce_spark.connectors.doris.replaying import NO_EPOCH, PreparedDorisReplay
+from exactlyonce_spark.connectors.doris.replaying import PreparedDorisReplay
 from exactlyonce_spark.connectors.doris.staging_folder import FolderOnS3
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.connectors.doris.tls import trust_of
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
-from exactlyonce_spark.load_labels import LoadLabels
+from exactlyonce_spark.load_labels import NO_EPOCH, LoadLabels
 
 NOBODYS_TRANSACTION = (1 << 63) - 1
 """An id that no transaction has: the same with which Doris' own tests ask for one that does not exist."""

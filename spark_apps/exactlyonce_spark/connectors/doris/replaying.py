@@ -6,24 +6,21 @@ last. docs/adr/0053.
 
 from __future__ import annotations
 
-import secrets as random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from exactlyonce.connectors.doris.spec import DorisSink, Write
 from exactlyonce.connectors.doris.table import DorisTable
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.doris.fit import DorisFit, TableUnfit, fit_columns
 from exactlyonce_spark.connectors.doris.loads import Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
-from exactlyonce_spark.load_labels import ReplayLabels
-from exactlyonce_spark.target import DeadLetter, OpenLoad, PreparedLoad
+from exactlyonce_spark.load_labels import NO_EPOCH, ReplayLabels
+from exactlyonce_spark.replay_loads import LoadsOfChunks
+from exactlyonce_spark.target import OpenLoad, PreparedLoad
 
-NO_EPOCH = Epoch(0)
 _IN_ANY_ORDER = ("", "NONE", "SUM", "MIN", "MAX", "BITMAP_UNION", "HLL_UNION", "QUANTILE_UNION")
 """Aggregations whose result is the same in whatever order rows are loaded; keys have none.
 
@@ -33,29 +30,15 @@ Source: fe-catalog, AggregateType.java. REPLACE and REPLACE_IF_NOT_NULL keep the
 
 
 @dataclass(frozen=True)
-class DorisReplayTarget:
+class DorisReplayTarget(LoadsOfChunks):
     """A `ReplayTarget` that `DecidesLoads`. The login is in `loads` and is shown nowhere."""
 
     loads: DorisTarget
-
-    def prepare_load(self, batch: BatchNumber, rows: Any) -> PreparedLoad | None:
-        """Have Doris take the rows of a chunk, under a label of this try alone."""
-        return self.loads.prepare(batch, f"{random.randbits(63):x}", rows)
 
     def abort_load(self, load: PreparedLoad) -> None:
         """Abort a load that nobody has decided; where Doris does not answer, it does so itself, an hour later."""
         with suppress(ExactlyOnceError):
             self.loads.abort(OpenLoad(load.label, load.transaction_id, NO_EPOCH))
-
-    def write(self, transaction: Any, rows: None) -> int:
-        """Land a chunk of which no row was made: there is nothing to load."""
-        return 0
-
-    def write_dead_letters(
-        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], origin_ids: Mapping[str, str]
-    ) -> int:
-        """There are none: a rule of the resource refuses them with such a sink."""
-        raise AssertionError("a sink of Doris keeps no dead letters")
 
 
 @dataclass(frozen=True)

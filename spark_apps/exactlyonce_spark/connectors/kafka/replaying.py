@@ -5,46 +5,30 @@ docs/adr/0055.
 
 from __future__ import annotations
 
-import secrets as random
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.kafka.sink_fit import fit_record
 from exactlyonce_spark.connectors.kafka.sink_target import KafkaTarget
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
 from exactlyonce_spark.load_labels import ReplayLabels
-from exactlyonce_spark.target import DeadLetter, PreparedLoad
+from exactlyonce_spark.replay_loads import LoadsOfChunks
+from exactlyonce_spark.target import PreparedLoad
 
 
 @dataclass(frozen=True)
-class KafkaReplayTarget:
+class KafkaReplayTarget(LoadsOfChunks):
     """A `ReplayTarget` that `DecidesLoads`: one transaction at a time, under the id of this replay."""
 
     loads: KafkaTarget
-
-    def prepare_load(self, batch: BatchNumber, rows: Any) -> PreparedLoad | None:
-        """Send the rows of a chunk in a transaction, and leave it open."""
-        return self.loads.prepare(batch, f"{random.randbits(63):x}", rows)
 
     def abort_load(self, load: PreparedLoad) -> None:
         """Abort the open transaction; where Kafka does not answer, the brokers do so after its time."""
         with suppress(ExactlyOnceError):
             self.loads.abandon()
-
-    def write(self, transaction: Any, rows: None) -> int:
-        """Land a chunk of which no row was made: there is nothing to send."""
-        return 0
-
-    def write_dead_letters(
-        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], origin_ids: Mapping[str, str]
-    ) -> int:
-        """There are none: a rule of the resource refuses them with such a sink."""
-        raise AssertionError("a sink of Kafka keeps no dead letters")
 
 
 @dataclass(frozen=True)

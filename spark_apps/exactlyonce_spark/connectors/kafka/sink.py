@@ -32,10 +32,7 @@ from exactlyonce_spark.connectors.kafka.sink_target import KafkaTarget
 from exactlyonce_spark.connectors.kafka.sink_transactions import KafkaTransactions
 from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, YieldedColumn
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.load_labels import LoadLabels, ReplayLabels
-
-NO_EPOCH = Epoch(0)
-"""A replay has none."""
+from exactlyonce_spark.load_labels import NO_EPOCH, LoadLabels, ReplayLabels
 
 
 class KafkaAheadOfLedger(Refused):
