@@ -6,9 +6,10 @@ import hashlib
 import itertools
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
+import psycopg2.errors
 import psycopg2.extensions
 import pyarrow as pa
 from psycopg2 import sql
@@ -18,7 +19,7 @@ from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.letter_tables import NAMED_LETTERS_SINCE
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
-from exactlyonce.errors import LedgerRefused, LockHeldByOther
+from exactlyonce.errors import LedgerRefused, LedgerUnreachable, LockHeldByOther
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.postgres import writes
 from exactlyonce_spark.connectors.postgres.copying import (
@@ -33,6 +34,10 @@ from exactlyonce_spark.connectors.postgres.table import require_lasting
 from exactlyonce_spark.target import DeadLetter, Moved, Staged
 
 _CLEAR_LOCK_MILLISECONDS = 50
+
+
+class StagingTableLost(LedgerUnreachable):
+    """The staging table of this epoch is gone, as where a failover has lost that it was made; nothing was written."""
 
 
 @dataclass(frozen=True)
@@ -100,13 +105,13 @@ class PostgresTarget:
 
     def stage(self, batch: BatchNumber, tag: int, rows: Iterable[pa.RecordBatch]) -> int:
         """COPY rows into the staging table under a tag."""
-        with self._ledger.transaction(lasting=False) as transaction:
+        with self._ledger.transaction(lasting=False) as transaction, self._requiring_staging():
             return self._copy_staged(transaction, batch, tag, rows)
 
     def move_staged(self, transaction: PostgresTransaction, batch: BatchNumber, staged: Sequence[Staged]) -> Moved:
         """Write the rows that carry one of the tags; in whole, but for what the table rightly leaves as it is."""
         parameters = {"batch": batch, "tags": [part.tag for part in staged]}
-        with transaction.cursor() as cursor:
+        with transaction.cursor() as cursor, self._requiring_staging():
             if self._plan.sink.write is Write.APPEND:
                 moved = self._append(cursor, parameters, sum(part.rows for part in staged))
             else:
@@ -130,7 +135,8 @@ class PostgresTarget:
             self.require_lasting(transaction)
             return count
         batch, tag = BatchNumber(-1), secrets.randbits(63)
-        count = self._copy_staged(transaction, batch, tag, rows)
+        with self._requiring_staging():
+            count = self._copy_staged(transaction, batch, tag, rows)
         moved = self.move_staged(transaction, batch, [Staged(tag, count)])
         assert moved.found == count, "a transaction sees its own rows"
         with transaction.cursor() as cursor:
@@ -194,6 +200,23 @@ class PostgresTarget:
             swallowed = min(max(touched - written, 0), differing)
             require_none_left_out(self._table, keys, lost + swallowed)
         return Moved(found, deleted + written)
+
+    @contextmanager
+    def _requiring_staging(self) -> Iterator[None]:
+        """Tell a staging table that is gone from a target table that is: the next driver makes another one.
+
+        Raises:
+            StagingTableLost: if it is gone.
+        """
+        try:
+            yield
+        except psycopg2.errors.UndefinedTable as problem:
+            if self._plan.staging_table not in str(problem):
+                raise
+            raise StagingTableLost(
+                f"The staging table {self._plan.ledger_schema}.{self._plan.staging_table} is gone: a failover lost its latest "
+                "transactions, or somebody dropped it. Nothing was written; the next driver makes another one."
+            ) from problem
 
     def _where_allowed(self, statement: sql.Composed) -> None:
         """Run a statement on staging that nobody needs any more, unless it is in use or another role's."""
