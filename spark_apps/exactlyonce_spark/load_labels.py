@@ -22,7 +22,8 @@ _PRODUCT = "exactlyonce"
 _NAME_CHARACTERS = 24
 _DIGEST_CHARACTERS = 16
 _OF_A_LIFE = re.compile(r"^exactlyonce:[^:]*:[^:]*:")
-_REPLAY = re.compile(rf"exactlyonce:[^:]*:[^:]*:replay:[0-9a-f]{{{_DIGEST_CHARACTERS}}}")
+_REPLAYS = re.compile(r"exactlyonce:[^:]*:[^:]*:replay(:.*)?")
+_NUMBER_OF_REPLAY = re.compile(r"exactlyonce:[^:]*:[^:]*:replay:([0-9]{1,19})")
 _NUMBERS = re.compile(r"([0-9]{1,19}):([0-9]{1,19}):[0-9a-z-]+")
 """Of 64 bits: a sink lists the labels of others as well, who may have made theirs of what they have seen of ours."""
 
@@ -65,31 +66,33 @@ def batch_of(label: str) -> BatchNumber | None:
 
 
 def names_replay(name: str) -> bool:
-    """Whether a name is a replay's (`ReplayLabels.name`), of whatever life of a stream."""
-    return _REPLAY.fullmatch(name) is not None
+    """Whether a name is of replays (`ReplayLabels.name`), of whatever life of a stream."""
+    return _REPLAYS.fullmatch(name) is not None
+
+
+def number_of_replay(label: str | None) -> int | None:
+    """Return the number that the label of a replay's load names, of any life; None for a label of another form."""
+    found = _NUMBER_OF_REPLAY.fullmatch(label or "")
+    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True)
 class ReplayLabels(LoadLabels):
-    """The labels of one replay of a stream, which the replay's own token tells: `exactlyonce:NAME:DIGEST:replay:BATCH:PART`.
+    """The labels of the replays of a stream in one life: `exactlyonce:NAME:DIGEST:replay:NUMBER`.
 
-    No driver takes a load under one for its own, of whatever epoch.
+    The number counts the loads that replays have decided, so the sink has a load under the label of each one: a ledger that
+    has forgotten some shows by that (docs/adr/0058). No driver takes a load under one for its own, of whatever epoch.
     """
-
-    replay: str
 
     @property
     def name(self) -> str:
-        """What is of this replay alone: `exactlyonce:NAME:DIGEST:replay:DIGEST`."""
-        return f"{self.prefix}replay:{self._digest}"
-
-    @property
-    def _digest(self) -> str:
-        return hashlib.sha256(self.replay.encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        """What is of the replays of this life alone: `exactlyonce:NAME:DIGEST:replay`."""
+        return f"{self.prefix}replay"
 
     def label(self, epoch: Epoch, batch: BatchNumber, part: str) -> str:
-        """Return the label of a chunk of a batch; a replay has no epoch."""
-        label = f"{self.prefix}replay:{batch}:{self._digest}-{part}"
+        """Return the label of the load with this number, as `part` has it; a replay has no epoch."""
+        label = f"{self.name}:{part}"
+        assert number_of_replay(label) == int(part), "what is told of a label can be read from it"
         assert self.epoch_of(label) is None, "no driver aborts it"
-        assert len(label) <= MOST_CHARACTERS, "a number of 64 bits, a digest and a tag fit beside the name"
+        assert len(label) <= MOST_CHARACTERS, "a number of 64 bits fits beside the name"
         return label

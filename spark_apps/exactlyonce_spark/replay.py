@@ -32,7 +32,7 @@ from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
-from exactlyonce_spark.replay_loads import LoadsOfReplay, aborted_where_it_fails, prepared_rows
+from exactlyonce_spark.replay_loads import LoadsOfReplay, aborted_where_it_fails
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.replay_parts import Chunk, Chunks, Expired, PartUnfit, RangeDivider, Unfit
 from exactlyonce_spark.replay_records import (
@@ -151,7 +151,7 @@ class Replay:
         epochs = watch.request_epochs(ranges)
         watch.begin(ranges, ids, {key: mark for key, mark in kept.items() if mark is not None}, epochs())
         with looked_at_before(self._chunks.is_divided), failing_records():
-            rows = prepared_rows(self._target, batch, self._reader.rows(ranges))
+            rows = self._loads.prepared(batch, self._reader.rows(ranges))
             letters = self._reader.malformed(ranges)
         reached("replay.read", batch)
         with aborted_where_it_fails(self._target, rows):

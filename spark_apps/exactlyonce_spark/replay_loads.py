@@ -7,69 +7,36 @@ recorded of it is what the sink says for good. docs/adr/0053.
 from __future__ import annotations
 
 import logging
-import secrets as random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
-from exactlyonce.errors import ExactlyOnceError, TransactionTooLong, Unreachable
+from exactlyonce.errors import ExactlyOnceError, Refused, TransactionTooLong
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, SinkChanged, decide_pieces
-from exactlyonce.ledger.replay_decisions import ReplayDecision, read_decisions, settle_decision
+from exactlyonce.ledger.replay_decisions import (
+    AnotherDecided,
+    ReplayDecision,
+    read_decisions,
+    read_standing,
+    settle_decision,
+)
 from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.load_outcome import outcome
+from exactlyonce_spark.replay_load_target import DecidesLoads, NotYet, NumberCommitted
 from exactlyonce_spark.replay_outcome import ReplayOutcome
-from exactlyonce_spark.target import DeadLetter, LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
+from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
 from exactlyonce_spark.tasks import committable_of
 
 log = logging.getLogger("exactlyonce.replay")
 
 
-class NotYet(Unreachable):
-    """A replay that has decided is left some time to commit; whoever finds its decision asks again later."""
-
-
-@runtime_checkable
-class DecidesLoads(Protocol):
-    """A `ReplayTarget` whose rows are prepared as a load of the chunk, which the ledger decides and the sink then commits."""
-
-    @property
-    def loads(self) -> TwoPhaseTarget:
-        """What commits loads; its own labels are those of the replay."""
-        ...
-
-    def prepare_load(self, batch: BatchNumber, rows: object) -> PreparedLoad | None:
-        """Have the sink take the rows of a chunk under a label that nothing else has; None where there is no row."""
-        ...
-
-    def abort_load(self, load: PreparedLoad) -> None:
-        """Abort a load that nobody has decided; what cannot be aborted now is left to the sink."""
-        ...
-
-
-@dataclass(frozen=True)
-class LoadsOfChunks:
-    """What every `DecidesLoads` of a sink has in common; the sink adds how it aborts a load."""
-
-    loads: TwoPhaseTarget
-
-    def prepare_load(self, batch: BatchNumber, rows: Any) -> PreparedLoad | None:
-        """Have the sink take the rows of a chunk, under a label of this try alone."""
-        return self.loads.prepare(batch, f"{random.randbits(63):x}", rows)
-
-    def write(self, transaction: Any, rows: None) -> int:
-        """Land a chunk of which no row was made: there is nothing to load."""
-        return 0
-
-    def write_dead_letters(
-        self, transaction: Any, batch: BatchNumber, letters: Sequence[DeadLetter], origin_ids: Mapping[str, str]
-    ) -> int:
-        """There are none: a rule of the resource refuses them with such a sink."""
-        raise AssertionError("a sink of two phases keeps no dead letters")
+class ReplayNotInLedger(Refused):
+    """The sink has committed a load of a replay that the ledger does not know: the ledger went back."""
 
 
 @dataclass
@@ -97,21 +64,17 @@ def aborted_where_it_fails(target: object, load: object) -> Iterator[None]:
         raise
 
 
-def prepared_rows(target: object, batch: BatchNumber, rows: Any) -> Any:
-    """Return what is landed of the rows of a chunk: a load, or what was written ahead, where the target has such a thing."""
-    if isinstance(target, DecidesLoads):
-        return target.prepare_load(batch, rows)
-    return target.prepare(batch, rows) if isinstance(target, WritesAhead) else rows
-
-
 class LoadsOfReplay:
-    """What a replay has decided and not finished; nothing at all where its target decides no loads."""
+    """What a replay prepares, and has decided and not finished; its target need not decide loads."""
 
     def __init__(self, ledger: Ledger, claim: ReplayClaim, target: object) -> None:
         self._ledger = ledger
         self._claim = claim
+        self._writes_ahead = target if isinstance(target, WritesAhead) else None
         self._target = target if isinstance(target, DecidesLoads) else None
         self._decided: list[ReplayDecision] = []
+        self._waiting: set[str] = set()
+        self._number = 0
 
     def not_finished(self, wanted: Collection[RangeKey], outcome: ReplayOutcome) -> Collection[RangeKey]:
         """Finish what earlier replays have decided, and return the ranges that this one is to take.
@@ -134,13 +97,50 @@ class LoadsOfReplay:
         keys = {key for decision in settled for key in decision.keys}
         return [key for key in wanted if key not in keys]
 
+    def prepared(self, batch: BatchNumber, rows: Any) -> Any:
+        """Return what is landed of the rows of a chunk: a load, or what was written ahead, where the target has such a thing.
+
+        Raises:
+            ReplayNotInLedger: if the sink has committed a load that the ledger does not know.
+            AnotherDecided: if another replay has decided a load meanwhile.
+        """
+        if self._target is None:
+            return rows if self._writes_ahead is None else self._writes_ahead.prepare(batch, rows)
+        self._number = self._next_number(self._target.loads)
+        try:
+            return self._target.prepare_load(self._number, batch, rows)
+        except NumberCommitted as problem:
+            raise self._not_in_ledger(problem) from problem
+
+    def _next_number(self, loads: TwoPhaseTarget) -> int:
+        """Return the number of the next load, once no other replay can commit what it has decided."""
+        while True:
+            standing = read_standing(self._ledger, self._claim.stream_id)
+            others = [it for it in standing.decisions if it.name not in self._waiting]
+            if not others:
+                return standing.count + 1
+            finished = finish_decisions(self._ledger, self._claim.stream_id, loads, others)
+            self._waiting |= {decision.name for decision, _ in finished.waiting}
+
+    def _not_in_ledger(self, problem: NumberCommitted) -> ExactlyOnceError:
+        """Return what follows from a number that the sink knows: the ledger counts it as well by now, or went back."""
+        count, stream_id = read_standing(self._ledger, self._claim.stream_id).count, self._claim.stream_id
+        if count >= self._number:
+            return AnotherDecided(f"Another replay of {stream_id} has decided load {self._number} meanwhile.")
+        return ReplayNotInLedger(
+            f"{problem}, and the ledger counts {count} loads of replays of {stream_id}: it was restored to an earlier state, "
+            "or a failover took its latest transactions. The sink may have records of ranges that the ledger has in "
+            "quarantine, so nothing is replayed. Look for them in the sink, name what it has by `exactlyonce failures settle` "
+            "with --ledger-restored and --found, and replay the rest"
+        )
+
     def decide(self, pieces: Sequence[Piece], load: PreparedLoad, records: int) -> None:
         """Decide that the load of a chunk of so many records is committed: the one load, bound to its ranges.
 
         What is decided is this replay's no more, whatever becomes of it.
 
         Raises:
-            RangeNotHeld, SinkChanged, TransactionTooLong: nothing was decided; the load is aborted.
+            RangeNotHeld, SinkChanged, AnotherDecided, TransactionTooLong: nothing was decided; the load is aborted.
             CommitOutcomeUnknown: it may be decided.
         """
         target = self._target
@@ -148,10 +148,10 @@ class LoadsOfReplay:
         ids = {piece.row.partition.origin: piece.row.origin_id for piece in pieces}
         one = committable_of(load, ranges_of(pieces))
         decided = DecidedBatch(pieces[0].row.batch, (one,), ids, sink=target.loads.place)
-        decision = ReplayDecision(self._claim.token, decided, records)
+        decision = ReplayDecision(self._claim.token, decided, records, self._number)
         try:
-            decide_pieces(self._ledger, self._claim, pieces, decision)
-        except (RangeNotHeld, SinkChanged, TransactionTooLong):
+            decide_pieces(self._ledger, self._claim, pieces, decision, self._waiting)
+        except (RangeNotHeld, SinkChanged, AnotherDecided, TransactionTooLong):
             target.abort_load(load)
             raise
         self._decided.append(decision)

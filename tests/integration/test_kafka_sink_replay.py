@@ -10,6 +10,7 @@ import pytest
 from exactlyonce.cli.local_replay import run_replay
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.restored import FoundPart, settle_restored
 from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.reconcile.loop import Done
 from exactlyonce_spark.crash_points import VARIABLE
@@ -18,7 +19,7 @@ from testbed.postgres import Postgres
 from tests.integration.test_replay import replayed, warm
 from tests.kafka_sink_rig import KafkaSinkRig
 
-pytestmark = pytest.mark.seconds(40)
+pytestmark = pytest.mark.seconds(55)
 
 CHUNK = 6
 
@@ -34,6 +35,7 @@ def test_replays_that_die_around_their_decision_leave_each_id_in_the_topic_once(
         "spec.source.kafka.maxOffsetsPerTrigger": 20,
         "spec.transform": {"sql": FAILS},
         "spec.recovery": recovery,
+        "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
     }
     rig = KafkaSinkRig(kafka, postgres_18, tmp_path, name, **overrides)
     rig.produce(20)
@@ -46,14 +48,27 @@ def test_replays_that_die_around_their_decision_leave_each_id_in_the_topic_once(
     rig.overrides["spec.transform"] = {"sql": MENDED}
 
     # Killed at every point without Spark: tests/unit/test_kafka_replays.py.
+    postgres_18.execute("create table before as select * from exactlyonce.failures", name)
+    dies_at(rig, "replay.commit-answered")
+    assert rig.counts().total() == landed.total() + CHUNK
+    first = min(quarantined(rig), key=RangeKey.of)
+    lose_decision(postgres_18, name)
+    refused = replayed(rig, "--yes")
+    assert (refused.exit_code, "and the ledger counts 0 loads of replays of" in refused.output) == (1, True), (
+        refused.output
+    )
+    assert rig.counts().total() == landed.total() + CHUNK, "what the topic has is not sent once more"
+    settle_restored(
+        rig.open().ledger, rig.open().stream.stream_id, [FoundPart.parse(f"{RangeKey.of(first)}-{first.until_offset}")]
+    )
+    landed += Counter(set(rig.counts()) - set(landed))
+
     dies_at(rig, "replay.commit-answered")
     assert sum(row.offset_count for row in quarantined(rig) if row.is_decided) == CHUNK
-    assert rig.counts().total() == landed.total() + CHUNK, (
-        "a first chunk is committed, and the ledger has not recorded it"
-    )
+    assert rig.counts().total() == landed.total() + CHUNK, "a chunk is committed, and the ledger has not recorded it"
     dies_at(rig, "replay.decided")
-    assert sum(row.offset_count for row in quarantined(rig) if row.is_decided) == CHUNK, "the first one is recorded now"
-    assert rig.counts().total() == landed.total() + CHUNK, "a second one is decided, and not committed"
+    assert sum(row.offset_count for row in quarantined(rig) if row.is_decided) == CHUNK, "that one is recorded now"
+    assert rig.counts().total() == landed.total() + CHUNK, "the next one is decided, and not committed"
 
     done = replayed(rig, "--yes")
     assert done.exit_code == 0, done.output
@@ -62,9 +77,18 @@ def test_replays_that_die_around_their_decision_leave_each_id_in_the_topic_once(
     assert len(rig.rows("read_uncommitted")) > len(rig.produced), "what was decided and not committed was sent again"
 
 
+def lose_decision(server: Postgres, database: str) -> None:
+    """What replays have done is gone, as where a standby is promoted that had not received it; the topic keeps its rows."""
+    server.execute(
+        "delete from exactlyonce.replayed; delete from exactlyonce.failures; "
+        "insert into exactlyonce.failures overriding system value select * from before",
+        database,
+    )
+
+
 def dies_at(rig: KafkaSinkRig, point: str) -> None:
     """Run a replay in small chunks that dies at a point."""
-    fired = rig.folder / f"fired-{point}"
+    fired = rig.folder / f"fired-{point}-{rig.counts().total()}"
     environment = {**warm(rig, point), VARIABLE: f"{point}=kill-driver,{fired}"}
     keys = [RangeKey.of(row) for row in quarantined(rig)]
     report = run_replay(rig.open(), Path(rig.secrets), keys, most_records=CHUNK, environment=environment)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,18 @@ from exactlyonce.ledger.fence import NewStream, fence, raise_epoch
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import PositionsMoved, Publication, publish
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, decide_pieces, land_pieces, put_back
-from exactlyonce.ledger.replay_decisions import ReplayDecision, answer_decision, read_decisions, settle_decision
+from exactlyonce.ledger.replay_decisions import (
+    AnotherDecided,
+    ReplayDecision,
+    Standing,
+    answer_decision,
+    read_decisions,
+    read_standing,
+    settle_decision,
+    take_visible,
+)
 from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
+from exactlyonce.ledger.restored import LEAP, FoundPart, PartUnfit, settle_restored
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
 from tests.ledgers import IDS, P0, P1, STREAM, started
@@ -35,10 +46,10 @@ def claimed(ledger: Ledger) -> tuple[FailureRow, ...]:
     return claim_ranges(ledger, MINE, [RangeKey.of(row) for row in rows]).rows
 
 
-def decided(ledger: Ledger, label: str, *pieces: Piece) -> ReplayDecision:
+def decided(ledger: Ledger, label: str, *pieces: Piece, number: int = 1, seen: Collection[str] = ()) -> ReplayDecision:
     load = Committable(label, "7", 4, ranges_of(pieces))
-    decision = ReplayDecision("mine", DecidedBatch(BatchNumber(1), (load,), sink="there"))
-    decide_pieces(ledger, MINE, pieces, decision)
+    decision = ReplayDecision("mine", DecidedBatch(BatchNumber(1), (load,), sink="there"), number=number)
+    decide_pieces(ledger, MINE, pieces, decision, seen)
     return decision
 
 
@@ -51,8 +62,12 @@ def spans(ledger: Ledger, status: FailureStatus) -> list[tuple[str, int, int, st
 def test_a_decision_marks_its_ranges_and_is_settled_once_by_whoever_comes_first(ledger: Ledger) -> None:
     first, second = claimed(ledger)
     one = decided(ledger, "a", Piece(first, 14))
-    two = decided(ledger, "b", Piece(second, 20))
+    for number, seen in ((1, [one.name]), (3, [one.name]), (2, [])):
+        with pytest.raises(AnotherDecided, match=f"so load {number} was not decided"):
+            decided(ledger, "b", Piece(second, 20), number=number, seen=seen)
+    two = decided(ledger, "b", Piece(second, 20), number=2, seen=[one.name])
     assert read_decisions(ledger, STREAM) == (one, two)
+    assert read_standing(ledger, STREAM) == Standing(2, (one, two))
     assert spans(ledger, REPLAYING) == [
         ("orders-0", 10, 14, "mine decided"),
         ("orders-0", 14, 20, "mine"),
@@ -65,7 +80,36 @@ def test_a_decision_marks_its_ranges_and_is_settled_once_by_whoever_comes_first(
     assert spans(ledger, REPLAYED) == [("orders-0", 10, 14, "mine")]
     assert spans(ledger, QUARANTINED) == [("orders-1", 10, 20, "")]
     assert spans(ledger, REPLAYING) == [("orders-0", 14, 20, "mine")]
-    assert read_decisions(ledger, STREAM) == ()
+    assert read_standing(ledger, STREAM) == Standing(2, ()), "the count stays"
+
+
+def test_what_a_person_found_in_the_sink_has_landed_and_the_next_number_is_one_that_no_load_had(
+    ledger: Ledger,
+) -> None:
+    first, _ = claimed(ledger)
+    parts = [FoundPart(1, "orders-0", 12, 14), FoundPart(1, "orders-0", 16, None), FoundPart(1, "orders-1", 10, 13)]
+    with pytest.raises(PartUnfit, match="holds 1/orders-1/10-21"):
+        settle_restored(ledger, STREAM, [*parts, FoundPart(1, "orders-1", 10, 21)])
+    assert spans(ledger, REPLAYED) == []
+    assert settle_restored(ledger, STREAM, parts) == LEAP
+    assert [span[:3] for span in spans(ledger, REPLAYED)] == [
+        ("orders-0", 12, 14),
+        ("orders-0", 16, 20),
+        ("orders-1", 10, 13),
+    ]
+    assert [span[:3] for span in spans(ledger, QUARANTINED)] == [
+        ("orders-0", 10, 12),
+        ("orders-0", 14, 16),
+        ("orders-1", 13, 20),
+    ]
+    with pytest.raises(RangeNotHeld):
+        put_back(ledger, MINE, Piece(first, 20))
+    assert read_standing(ledger, STREAM) == Standing(LEAP, ())
+    assert settle_restored(ledger, STREAM, ()) == 2 * LEAP
+    with ledger.transaction() as transaction:
+        transaction.lock_stream(STREAM, Lock.UPDATE)
+        assert take_visible(transaction, STREAM) == {}
+    assert read_standing(ledger, STREAM).count == 2 * LEAP, "it is nothing that a batch takes over"
 
 
 def test_nobody_takes_what_is_decided_and_a_replay_that_has_lost_its_ranges_decides_nothing(ledger: Ledger) -> None:
@@ -79,7 +123,7 @@ def test_nobody_takes_what_is_decided_and_a_replay_that_has_lost_its_ranges_deci
     assert [RangeKey.of(row) for row in taken.rows] == [RangeKey.of(second)]
     assert taken.refused[0].startswith("The range 1/orders-0/10 is decided by a replay")
     with pytest.raises(RangeNotHeld):
-        decided(ledger, "b", Piece(second, 20))
+        decided(ledger, "b", Piece(second, 20), number=2)
     assert [one.load.label for one in read_decisions(ledger, STREAM)] == ["a"]
 
 

@@ -58,6 +58,9 @@ def run_seed(
         with repeatable(seed, world), world.patched():
             _run(world)
             check(world)
+        _require_code_that_runs(world)
+    except Broken:
+        raise
     except Exception as problem:
         _require_code_that_runs(world)
         tail = "\n".join(world.simulation.trace[-TAIL:])

@@ -20,6 +20,8 @@ from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.replay_decisions import COUNT_ENTRY
+from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.left_out import FailingRecords
@@ -33,7 +35,7 @@ from tests.simulation.poison import is_left_out
 from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
-from tests.simulation.server import Hooks, MemoryDatabase
+from tests.simulation.server import Hooks, Key, MemoryDatabase, Tables
 from tests.simulation.two_phase_store import SinkSilent, StoreTarget, TwoPhaseStore
 from tests.simulation.world import SimulatedWorld
 
@@ -71,6 +73,34 @@ class StoreDatabase(MemoryDatabase):
         target, by_key = self.tables.target, self.tables.by_key
         super().crash()
         self.tables.target, self.tables.by_key = target, by_key
+
+    def go_back(self, earlier: Tables) -> None:
+        """Promote a standby that has the ledger as it was; the sink keeps what it has."""
+        for transaction in list(self._open):
+            self.terminate(transaction)
+        self.tables = Tables(earlier.rows, self.tables.target, self.tables.by_key)
+        self._latest.clear()
+        self._undo_unflushed.clear()
+        self.version += 1
+
+
+def _is_of_replays(name: Key, *rows: object) -> bool:
+    is_range = name[0] == "failure" and not any(getattr(row, "status", None) is FailureStatus.OPEN for row in rows)
+    return is_range or name[0] == "replayed"
+
+
+def state_before_replays(database: MemoryDatabase) -> Tables | None:
+    """Return a state from before the latest decision of a replay, since which replays alone have changed anything."""
+    now = database.tables.rows
+    count = ("replayed", STREAM_ID, COUNT_ENTRY)
+    for earlier in reversed(database._latest):
+        names = earlier.rows.keys() | now.keys()
+        changed = {name for name in names if earlier.rows.get(name) != now.get(name)}
+        if not all(_is_of_replays(name, earlier.rows.get(name), now.get(name)) for name in changed):
+            return None
+        if count in changed:
+            return earlier
+    return None
 
 
 class OverLoads(SimulatedWorld):

@@ -17,8 +17,8 @@ from exactlyonce_spark.connectors.doris.connector import DorisConnector
 from exactlyonce_spark.connectors.doris.fit import TableUnfit
 from exactlyonce_spark.connectors.doris.replaying import PreparedDorisReplay
 from exactlyonce_spark.connectors.ports import ReplayConnector, YieldedColumn
-from exactlyonce_spark.load_labels import LoadLabels
-from exactlyonce_spark.replay_loads import DecidesLoads
+from exactlyonce_spark.load_labels import LoadLabels, ReplayLabels
+from exactlyonce_spark.replay_load_target import DecidesLoads, NumberCommitted
 from exactlyonce_spark.target import LoadState, WritesAhead
 from exactlyonce_spark.tasks import committable_of
 from testbed.doris.servers import StandIn
@@ -97,17 +97,24 @@ def test_a_chunk_is_a_load_of_its_own_that_is_seen_once_it_is_committed(server: 
     assert isinstance(target, DecidesLoads)
     assert not isinstance(target, WritesAhead), "it is given rows that were collected"
     rows = [pa.RecordBatch.from_pylist([{"id": 1, "note": "a"}, {"id": 2, "note": "b"}])]
-    loads = [target.prepare_load(BatchNumber(7), rows) for _ in range(2)]
-    assert target.prepare_load(BatchNumber(7), []) is None
+    loads = [target.prepare_load(number, BatchNumber(7), rows) for number in (1, 2)]
+    assert target.prepare_load(3, BatchNumber(7), []) is None
     first, second = (load for load in loads if load is not None)
-    assert first.label != second.label
-    assert first.label.split(":")[3:5] == ["replay", "7"]
+    assert [first.label, second.label] == [f"{ReplayLabels(STREAM, 'token-1').name}:{number}" for number in (1, 2)]
     assert LoadLabels(STREAM, "token-1").epoch_of(first.label) is None, "no driver takes it for an earlier driver's"
     assert ids(server) == []
     target.abort_load(second)
     assert target.loads.state_of(committable_of(second, SPANS)) is LoadState.ABORTED
     assert target.loads.commit(committable_of(first, SPANS))
     target.abort_load(first)
+    assert ids(server) == [1, 2]
+    with pytest.raises(NumberCommitted, match=f"Doris has committed the load {first.label}"):
+        target.prepare_load(1, BatchNumber(7), rows)
+    third = target.prepare_load(2, BatchNumber(7), rows)
+    assert third is not None, "the number of a load that nobody has decided is free"
+    again = found.target(columns, "another").prepare_load(2, BatchNumber(7), rows)
+    assert again is not None, "what another replay has prepared under it is aborted"
+    assert target.loads.state_of(committable_of(third, SPANS)) is LoadState.ABORTED
     assert ids(server) == [1, 2]
 
 

@@ -211,7 +211,9 @@ def decide(file: Path) -> None:
     held, ledger, claim = keep_life(file), ledger_of(file), ReplayClaim(STREAM, "mine")
     (row,) = claim_ranges(ledger, claim, [RangeKey.of(held)]).rows
     load = Committable("exactlyonce:a", "7", 10, Ranges({P0: OffsetRange(340, 350)}))
-    decide_pieces(ledger, claim, [Piece(row, 350)], ReplayDecision("mine", DecidedBatch(BatchNumber(12), (load,))))
+    decide_pieces(
+        ledger, claim, [Piece(row, 350)], ReplayDecision("mine", DecidedBatch(BatchNumber(12), (load,)), number=1)
+    )
 
 
 def test_an_event_tells_who_has_answered_for_a_load_of_a_stream_of_a_cluster(
@@ -251,3 +253,34 @@ def test_a_person_answers_for_a_load_of_a_replay_and_nothing_else_is_changed(fai
     assert (done.exit_code, "its ranges go back into quarantine with the next replay" in done.stdout) == (0, True)
     assert [one.load.answer for one in read_decisions(ledger_of(failed), STREAM)] == [Answer.ABORTED]
     assert "; answered Aborted, which the next replay or driver acts on" in run(failed, "failures settle").stdout
+
+
+def test_a_person_names_what_the_sink_has_once_the_ledger_went_back(failed: Path) -> None:
+    assert row_of(failed)["status"] == "Quarantined"
+    unasked = run(failed, "failures settle", "--found", HELD)
+    assert (unasked.exit_code, "--found needs --ledger-restored" in unasked.stderr) == (2, True)
+    for text, words in (
+        ("orders", "'orders' names no part of a range. Write the id of a range"),
+        (f"{HELD}-340", f"'{HELD}-340' names no part of a range"),
+        ("12/orders-0/300", "The ledger has no range in quarantine that holds 12/orders-0/300 and is not decided"),
+        (f"{HELD}-351", f"no range in quarantine that holds {HELD}-351"),
+    ):
+        refused = run(failed, "failures settle", "--ledger-restored", "--found", text)
+        assert (refused.exit_code, words in refused.stderr) == (1, True), refused.output
+    assert row_of(failed)["status"] == "Quarantined"
+    part = HELD.replace("340", "342-345")
+    done = run(failed, "failures settle", "--ledger-restored", "--found", part)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(f"In the sink: {part}. The rest stays in quarantine, and replays of shop/orders")
+    with ledger_of(failed).transaction() as transaction:
+        rows = {
+            (row.from_offset, row.until_offset): row.status
+            for status in FailureStatus
+            for row in transaction.read_failures(STREAM, status)
+            if row.batch == 12 and row.from_offset >= 340
+        }
+    assert rows == {
+        (340, 342): FailureStatus.QUARANTINED,
+        (342, 345): FailureStatus.REPLAYED,
+        (345, 350): FailureStatus.QUARANTINED,
+    }

@@ -11,9 +11,11 @@ import pytest
 
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.replay import ReplayClaim
-from exactlyonce.ledger.replay_decisions import read_decisions
+from exactlyonce.ledger.replay_decisions import answer_decision, read_decisions
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.restored import FoundPart, settle_restored
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import Positions
 from exactlyonce_spark.connectors.kafka.replay_transactions import PATIENCE_SECONDS, ReplayTransactions
@@ -23,6 +25,7 @@ from exactlyonce_spark.connectors.kafka.sink_errors import KafkaRefuses
 from exactlyonce_spark.connectors.kafka.sink_target import KafkaTarget
 from exactlyonce_spark.load_labels import NO_EPOCH, LoadLabels, ReplayLabels, names_replay
 from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_loads import ReplayNotInLedger
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from tests.kafka_sink_world import TRANSACTIONAL_ID, KafkaWorld, MemoryTransactions
 from tests.ledgers import P0, P1, STREAM
@@ -41,6 +44,7 @@ OF_A_REPLAY = (
     "replay.settled",
 )
 CHUNK = 4
+OF_REPLAYS = ReplayLabels(STREAM, "token-1").name
 
 
 @pytest.fixture
@@ -55,9 +59,9 @@ def marker_of(world: KafkaWorld, name: str) -> Any:
     return MemoryTransactions(world.brokers, name).take()
 
 
-def target_of(world: KafkaWorld, token: str) -> KafkaReplayTarget:
+def target_of(world: KafkaWorld) -> KafkaReplayTarget:
     """Return the topic as a replay of its own process writes to it."""
-    labels = ReplayLabels(STREAM, "token-1", token)
+    labels = ReplayLabels(STREAM, "token-1")
     transactions = MemoryTransactions(world.brokers, labels.name)
 
     def marker(name: str) -> Any:
@@ -72,7 +76,7 @@ def target_of(world: KafkaWorld, token: str) -> KafkaReplayTarget:
 
 def prepared(world: KafkaWorld, token: str) -> Replay:
     claim = ReplayClaim(STREAM, token)
-    return Replay(world.ledger, claim, target_of(world, token), world.topic, Reader(world), ReplayPace(CHUNK))
+    return Replay(world.ledger, claim, target_of(world), world.topic, Reader(world), ReplayPace(CHUNK))
 
 
 def replay(world: KafkaWorld, token: str) -> ReplayOutcome:
@@ -147,14 +151,14 @@ def test_a_driver_leaves_a_decision_to_its_replay_for_a_while_and_then_finishes_
     world: KafkaWorld, passed: Watch
 ) -> None:
     dies(world, "replay.decided", passed)
-    before = world.brokers.ids[name_of("mine")].epoch
+    before = world.brokers.ids[OF_REPLAYS].epoch
     world.next_driver()
     assert len(read_decisions(world.ledger, STREAM)) == 1
-    assert world.brokers.ids[name_of("mine")].epoch == before, "a replay that lives may commit"
+    assert world.brokers.ids[OF_REPLAYS].epoch == before, "a replay that lives may commit"
     world.now_seconds += PATIENCE_SECONDS
     land_a_batch(world)
     assert not read_decisions(world.ledger, STREAM)
-    assert world.brokers.ids[name_of("mine")].epoch > before
+    assert world.brokers.ids[OF_REPLAYS].epoch > before
 
 
 @pytest.mark.parametrize("point", ["replay.decided", "replay.commit-answered"])
@@ -168,26 +172,67 @@ def test_a_marker_that_brokers_have_forgotten_leaves_the_decision_to_a_person(
     assert sum(row.offset_count for row in with_status(world, FailureStatus.REPLAYED)) == QUARANTINED.total() - CHUNK
 
 
-def test_a_replay_neither_ends_the_streams_transaction_nor_another_replay_that_has_decided_nothing(
+def test_a_replay_ends_the_one_before_it_and_not_the_streams_transaction(world: KafkaWorld) -> None:
+    other = target_of(world).loads
+    other.transactions.begin()
+    world.target()
+    stream = world.brokers.ids[TRANSACTIONAL_ID].epoch
+    assert not replay(world, "mine").told
+    with pytest.raises(ExactlyOnceError, match="fenced"):
+        other.transactions.abort()
+    assert world.brokers.ids[TRANSACTIONAL_ID].epoch == stream
+
+
+def test_the_id_of_replays_is_known_from_that_of_a_stream_and_is_covered_by_the_same_prefix() -> None:
+    assert names_replay(OF_REPLAYS)
+    assert names_replay(f"{OF_REPLAYS}:0123456789abcdef"), "as a replay of an earlier release was called"
+    assert not names_replay(TRANSACTIONAL_ID)
+    assert OF_REPLAYS.startswith(LoadLabels(STREAM, "token-1").prefix)
+
+
+@pytest.mark.parametrize("point", ["replay.commit-answered", "replay.settled"])
+def test_a_ledger_that_a_failover_took_a_decision_from_is_refused_before_anything_is_sent(
+    world: KafkaWorld, passed: Watch, point: str
+) -> None:
+    before = world.ledger.database.tables.rows
+    dies(world, point, passed)
+    world.ledger.database.tables.rows = before
+    with pytest.raises(
+        ReplayNotInLedger, match=r"Kafka has committed exactlyonce:.*:replay:1, and the ledger counts 0"
+    ):
+        replay(world, "next")
+    assert world.brokers.committed.total() == CHUNK
+    found = [FoundPart(row.batch, str(row.partition), 0, CHUNK) for row in held(world) if row.partition == P0]
+    settle_restored(world.ledger, STREAM, found)
+    assert not replay(world, "last").told
+    assert world.brokers.committed == QUARANTINED
+
+
+def test_a_first_marker_after_brokers_have_forgotten_it_says_nothing_of_what_was_decided_before(
     world: KafkaWorld, passed: Watch
 ) -> None:
-    other = target_of(world, "other").loads
-    other.transactions.begin()
-    stream = world.brokers.ids[TRANSACTIONAL_ID].epoch if TRANSACTIONAL_ID in world.brokers.ids else None
-    assert not replay(world, "mine").told
-    other.transactions.abort()
-    assert (world.brokers.ids[TRANSACTIONAL_ID].epoch if stream is not None else None) == stream
+    dies(world, "replay.decided", passed)
+    world.brokers.forget_markers()
+    for token in ("next", "last"):  # the first of them writes a marker, and lands what is not in doubt
+        told = replay(world, token).told
+        assert token == "last" or "the sink no longer knows whether it has committed their load" in told[0]
+    assert world.brokers.committed.total() == QUARANTINED.total() - CHUNK
+    (decision,) = read_decisions(world.ledger, STREAM)
+    answer_decision(world.ledger, STREAM, decision.load.label, Answer.ABORTED)
+    assert not replay(world, "answered").told
+    assert_all_landed(world)
 
 
-def name_of(token: str) -> str:
-    return ReplayLabels(STREAM, "token-1", token).name
-
-
-def test_the_id_of_a_replay_is_known_from_that_of_a_stream_and_is_covered_by_the_same_prefix() -> None:
-    assert names_replay(name_of("mine"))
-    assert name_of("mine") != name_of("other")
-    assert not names_replay(TRANSACTIONAL_ID)
-    assert name_of("mine").startswith(LoadLabels(STREAM, "token-1").prefix)
+def test_a_replay_that_lost_its_id_before_it_looks_records_nothing_of_what_another_has_decided(
+    world: KafkaWorld, passed: Watch
+) -> None:
+    """Its marker is from before the other one's commit, by which the load would count as aborted."""
+    late = prepared(world, "late")
+    dies(world, "replay.commit-answered", passed)
+    with pytest.raises(ExactlyOnceError, match="fenced"):
+        late.run([RangeKey.of(row) for row in held(world)])
+    assert not replay(world, "next").told
+    assert_all_landed(world)
 
 
 @pytest.mark.parametrize("is_compacted", [True, False])

@@ -6,7 +6,6 @@ import logging
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -16,19 +15,22 @@ from exactlyonce.ledger.giving_up import why_not_given_up
 from exactlyonce.ledger.replay import ReplayClaim, claim_ranges
 from exactlyonce.ledger.replay_decisions import NoSuchDecision, answer_decision, read_decisions
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.restored import LEAP, FoundPart, settle_restored
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import Epoch, Positions
 from exactlyonce_spark.load_labels import ReplayLabels
 from exactlyonce_spark.replay import Replay
+from exactlyonce_spark.replay_loads import ReplayNotInLedger
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.target import LoadState
 from tests.ledgers import P0, P1, STREAM
 from tests.quarantined_batch import ENDS, Reader, held, pass_over_first_batch, with_status
 from tests.simulation.loads_replay_world import StoreReplayTarget
-from tests.simulation.two_phase_store import StoreTarget
+from tests.simulation.numbered_loads import NumberedTarget
 from tests.two_phase_stream import Killed, Watch, World, killed_at
 
 QUARANTINED = Counter({("orders", key.key, offset): 1 for key, end in ENDS.items() for offset in range(end)})
+LABELS = ReplayLabels(STREAM, "token-1")
 OF_A_REPLAY = (
     "replay.claimed",
     "replay.read",
@@ -49,9 +51,7 @@ def world() -> World:
 
 def replay(world: World, token: str, most: int = 4, wanted: Collection[RangeKey] | None = None) -> ReplayOutcome:
     """Run a replay of everything that is in quarantine, or of some ranges."""
-    target = StoreReplayTarget(
-        StoreTarget(world.store, ReplayLabels(STREAM, "token-1", token), Epoch(0)), Random(token)
-    )
+    target = StoreReplayTarget(NumberedTarget(world.store, LABELS, Epoch(0)))
     run = Replay(world.ledger, ReplayClaim(STREAM, token), target, world.topic, Reader(world), ReplayPace(most))
     return run.run([RangeKey.of(row) for row in held(world)] if wanted is None else wanted)
 
@@ -214,3 +214,77 @@ def test_a_driver_goes_on_where_the_sink_does_not_answer_for_a_load_of_a_replay(
         world.next_driver()
     assert "What a replay has decided could not be finished now" in caplog.text
     assert read_decisions(world.ledger, STREAM)
+
+
+def goes_back(world: World, point: str, passed: Watch) -> None:
+    """Let the ledger lose all that replays have done, once a replay has come to this point."""
+    before = world.ledger.database.tables.rows
+    dies(world, point, passed)
+    world.ledger.database.tables.rows = before
+
+
+@pytest.mark.parametrize("point", ["replay.commit-answered", "replay.settled"])
+def test_a_ledger_that_went_back_to_before_a_decision_is_refused_and_continues_with_what_a_person_has_found(
+    world: World, passed: Watch, point: str
+) -> None:
+    goes_back(world, point, passed)
+    assert world.visible.total() == 4, "the sink has the load, and the ledger has its ranges in quarantine"
+    for _ in range(2):
+        with pytest.raises(
+            ReplayNotInLedger, match=r"replay:1, and the ledger counts 0 loads of replays of shop/orders"
+        ):
+            replay(world, "next")
+    assert world.visible.total() == 4
+    assert {row.status for row in held(world)} == {FailureStatus.QUARANTINED}, "what was taken is put back"
+    found = [FoundPart(row.batch, str(row.partition), 0, 4) for row in held(world) if row.partition == P0]
+    assert settle_restored(world.ledger, STREAM, found) == LEAP
+    assert not replay(world, "last").told
+    assert world.visible == QUARANTINED
+    assert not held(world)
+
+
+def test_a_ledger_that_goes_back_once_more_is_refused_again(world: World, passed: Watch) -> None:
+    goes_back(world, "replay.settled", passed)
+    before = world.ledger.database.tables.rows
+    found = [FoundPart(row.batch, str(row.partition), 0, 4) for row in held(world) if row.partition == P0]
+    settle_restored(world.ledger, STREAM, found)
+    replay(world, "last")
+    world.ledger.database.tables.rows = before
+    with pytest.raises(ReplayNotInLedger, match=r"replay:1, and the ledger counts 0"):
+        replay(world, "next")
+    settle_restored(world.ledger, STREAM, ())
+    with pytest.raises(ReplayNotInLedger, match=rf"replay:{LEAP + 1}, and the ledger counts {LEAP}"):
+        replay(world, "next")
+    settle_restored(world.ledger, STREAM, [FoundPart(row.batch, str(row.partition), 0, None) for row in held(world)])
+    assert not replay(world, "last of all").told
+    assert world.visible == QUARANTINED
+
+
+def test_what_a_replay_has_prepared_and_not_decided_is_aborted_by_the_one_that_needs_its_number(
+    world: World, passed: Watch
+) -> None:
+    dies(world, "replay.read", passed)
+    assert not replay(world, "next").told
+    assert world.store.loads[1].state is LoadState.ABORTED
+    assert [load.label for load in world.store.loads.values()][:2] == [f"{LABELS.name}:1"] * 2
+    assert world.visible == QUARANTINED
+
+
+def test_a_replay_that_another_has_overtaken_decides_its_load_under_the_next_number(
+    world: World, passed: Watch
+) -> None:
+    """Another replay lands one partition while this one has prepared the other."""
+    (of_p0,), (of_p1,) = ([RangeKey.of(row) for row in held(world) if row.partition == key] for key in (P0, P1))
+    before: list[str] = []
+
+    def overtaken(point: str) -> None:
+        if point == "replay.source-checked" and not before:
+            before.append(point)
+            assert not replay(world, "another", wanted=[of_p1]).told
+
+    passed(overtaken)
+    outcome = replay(world, "mine", most=9, wanted=[of_p0])
+    assert not outcome.told
+    assert world.visible == QUARANTINED
+    committed = [load.label for load in world.store.loads.values() if load.state is LoadState.COMMITTED]
+    assert committed == [f"{LABELS.name}:1", f"{LABELS.name}:2"]

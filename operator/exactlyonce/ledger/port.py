@@ -159,7 +159,8 @@ class LedgerTransaction(Protocol):
     def write_replayed(self, stream_id: str, name: str, committable: str) -> None:
         """Record what a replay makes visible by this very transaction, under a name of its own: it is no batch's.
 
-        It counts from then on. The next batch that lands takes it over; the caller holds the row with Lock.UPDATE.
+        It counts from then on, and takes the place of what that name had. The next batch that lands takes it over; the caller
+        holds the row with Lock.UPDATE.
 
         Raises:
             LedgerRefused: if the schema was not migrated to keep it.

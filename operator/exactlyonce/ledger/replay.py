@@ -164,19 +164,22 @@ def land_pieces(
     return _settled(ledger, claim, pieces, changed, write_there)
 
 
-def decide_pieces(ledger: Ledger, claim: ReplayClaim, pieces: Sequence[Piece], decision: ReplayDecision) -> None:
+def decide_pieces(
+    ledger: Ledger, claim: ReplayClaim, pieces: Sequence[Piece], decision: ReplayDecision, seen: Collection[str] = ()
+) -> None:
     """Decide that the load of one chunk is committed, in one transaction that compares its ranges with what was claimed.
 
     From then on the ranges are no replay's: what becomes of the load settles them. What is behind a piece stays claimed.
+    `seen` are the names of earlier decisions of which this replay knows that their loads are not committed any more.
 
     Raises:
-        RangeNotHeld, SinkChanged, TransactionTooLong: nothing was decided, and the load must never be committed.
+        RangeNotHeld, SinkChanged, AnotherDecided, TransactionTooLong: nothing was decided; the load must never be committed.
         CommitOutcomeUnknown: if the outcome could not be settled; it may be decided.
     """
 
     def record(transaction: LedgerTransaction) -> int:
         require_sink(transaction, claim)
-        record_decision(transaction, claim.stream_id, decision)
+        record_decision(transaction, claim.stream_id, decision, seen)
         return 0
 
     _settled(ledger, claim, pieces, tuple(row for piece in pieces for row in _decided(piece)), record)

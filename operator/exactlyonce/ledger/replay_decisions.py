@@ -8,11 +8,11 @@ this replay, the next one or a driver; what the sink says of it then settles the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from exactlyonce.bounded_json import MOST_VALUES, parse_json, values_in
-from exactlyonce.errors import Refused, TransactionTooLong
+from exactlyonce.errors import Refused, TransactionTooLong, Unreachable
 from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
@@ -22,6 +22,16 @@ from exactlyonce.positions.ranges import Ranges
 
 _PREFIX = "decided-"
 """What the names of decisions begin with; those of files that replays have landed begin with `replay-`."""
+
+COUNT_ENTRY = "count"
+"""The name of the entry with the number of loads that replays of the stream have decided; it is never taken away.
+
+The sink has that number with the rows of each load. So a ledger that went back to before a decision shows. docs/adr/0058.
+"""
+
+
+class AnotherDecided(Unreachable):
+    """Another replay of the stream has decided a load meanwhile; nothing was decided, and it can be tried again."""
 
 
 class NoSuchDecision(Refused):
@@ -33,12 +43,14 @@ class ReplayDecision:
     """What is to be committed of one chunk: the load, in `decided`, and the token of the replay that decided it.
 
     One load has all rows of the chunk, so that what became of it is told of all its ranges at once. `records` is how many the
-    chunk has, which positions alone need not say.
+    chunk has, which positions alone need not say; `number` counts what replays of the stream have decided (`COUNT_ENTRY`),
+    and is 0 of a release that did not.
     """
 
     replay: str
     decided: DecidedBatch
     records: int = 0
+    number: int = 0
 
     def __post_init__(self) -> None:
         """Require one load."""
@@ -88,7 +100,8 @@ class ReplayDecision:
     def to_json(self) -> str:
         """Render it; equal ones give equal texts."""
         decided = json.loads(self.decided.to_json())
-        return json.dumps({"replay": self.replay, "decided": decided, "records": self.records}, sort_keys=True)
+        told = {"replay": self.replay, "decided": decided, "records": self.records, "number": self.number}
+        return json.dumps(told, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> ReplayDecision:
@@ -100,7 +113,7 @@ class ReplayDecision:
         found = parse_json(text)
         try:
             decided = DecidedBatch.from_json(json.dumps(found["decided"]))
-            return cls(str(found["replay"]), decided, int(found["records"]))
+            return cls(str(found["replay"]), decided, int(found["records"]), int(found.get("number", 0)))
         except (KeyError, TypeError) as problem:
             raise ValueError("JSON that is no decision of a replay") from problem
 
@@ -120,7 +133,7 @@ def made_visible(replayed: Mapping[str, str]) -> Mapping[str, str]:
 
     A stream that had a sink of two phases before has both: its decisions stay until that sink is named again.
     """
-    return {name: text for name, text in replayed.items() if not name.startswith(_PREFIX)}
+    return {name: text for name, text in replayed.items() if not (name.startswith(_PREFIX) or name == COUNT_ENTRY)}
 
 
 def take_visible(transaction: LedgerTransaction, stream_id: str) -> Mapping[str, str]:
@@ -132,16 +145,52 @@ def take_visible(transaction: LedgerTransaction, stream_id: str) -> Mapping[str,
     return visible
 
 
-def record_decision(transaction: LedgerTransaction, stream_id: str, decision: ReplayDecision) -> None:
-    """Record what is to be committed, in the transaction that compares the claim and marks the ranges.
+def record_decision(
+    transaction: LedgerTransaction, stream_id: str, decision: ReplayDecision, seen: Collection[str]
+) -> None:
+    """Record what is to be committed, and count it, in the transaction that compares the claim and marks the ranges.
+
+    `seen` are the names of the decisions of which this replay knows that their loads are not committed any more.
 
     Raises:
+        AnotherDecided: if another replay has decided a load since the number was read, or has one that is not settled.
         TransactionTooLong: if the record could not be read again; a chunk of fewer ranges can.
     """
+    standing = standing_of(transaction.read_replayed(stream_id))
+    if decision.number != standing.count + 1 or {it.name for it in standing.decisions} - set(seen):
+        raise AnotherDecided(
+            f"Another replay of {stream_id} has decided a load meanwhile, so load {decision.number} was not decided; it is "
+            "tried again behind that one."
+        )
+    transaction.write_replayed(stream_id, COUNT_ENTRY, str(decision.number))
     text = decision.to_json()
     if values_in(text, MOST_VALUES) + 1 > MOST_VALUES:  # and a person's answer
         raise TransactionTooLong(f"A chunk of {len(decision.ranges)} ranges is too many for the ledger's record of it.")
     transaction.write_replayed(stream_id, decision.name, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How many loads the replays of a stream have decided, and which of them are not settled."""
+
+    count: int
+    decisions: tuple[ReplayDecision, ...]
+
+
+def standing_of(replayed: Mapping[str, str]) -> Standing:
+    """Return how replays stand by what they have left in the ledger.
+
+    Raises:
+        ValueError: if an entry is not what this module writes.
+    """
+    return Standing(int(replayed.get(COUNT_ENTRY, "0")), decisions_in(replayed))
+
+
+@rerun_after_lost_race
+def read_standing(ledger: Ledger, stream_id: str) -> Standing:
+    """Return how the replays of a stream stand."""
+    with ledger.transaction() as transaction:
+        return standing_of(transaction.read_replayed(stream_id))
 
 
 @rerun_after_lost_race

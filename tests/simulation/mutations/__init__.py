@@ -132,6 +132,8 @@ MUTATIONS: dict[str, Mutation] = {
         replayed_loads.a_forgotten_load_of_a_replay_counts_as_landed,
         replayed_loads.an_aborted_load_of_a_replay_has_landed,
         replayed_loads.what_a_replay_may_still_commit_counts_as_aborted,
+        replayed_loads.a_number_that_the_sink_knows_is_passed_over,
+        replayed_loads.what_another_replay_has_decided_meanwhile_is_not_looked_for,
         replayed_tables.a_batch_is_committed_without_what_it_took_over,
         replayed_tables.what_a_batch_took_over_is_committed_in_a_version_of_its_own,
         replayed_tables.what_a_batch_takes_over_is_taken_before_the_batch_lands,

@@ -8,10 +8,12 @@ from typing import Any
 from unittest import mock
 
 from exactlyonce.ledger import replay, replay_decisions
+from exactlyonce.ledger.replay_decisions import Standing
 from exactlyonce_spark import load_outcome, replay_loads
+from exactlyonce_spark.replay_load_target import NumberCommitted
 from exactlyonce_spark.target import LoadState
 from tests.simulation.loads_replay_world import StoreReplayTarget
-from tests.simulation.one_producer import OneProducerTarget
+from tests.simulation.numbered_loads import OneProducerTarget
 
 
 @contextmanager
@@ -19,16 +21,16 @@ def a_replay_commits_its_load_before_the_decision() -> Iterator[None]:
     """Replays into loads: a replay commits a load once it is prepared, and then the ledger compares its claim and decides."""
     decide = replay.decide_pieces
 
-    def commit_first(ledger: Any, claim: Any, pieces: Any, decision: Any) -> None:
+    def commit_first(ledger: Any, claim: Any, pieces: Any, decision: Any, seen: Any) -> None:
         commits[0](decision.load)
-        decide(ledger, claim, pieces, decision)
+        decide(ledger, claim, pieces, decision, seen)
 
     commits: list[Any] = []
     prepare = StoreReplayTarget.prepare_load
 
-    def prepared(self: StoreReplayTarget, batch: Any, rows: Any) -> Any:
+    def prepared(self: StoreReplayTarget, number: int, batch: Any, rows: Any) -> Any:
         commits[:] = [self.loads.commit]
-        return prepare(self, batch, rows)
+        return prepare(self, number, batch, rows)
 
     with (
         mock.patch.object(StoreReplayTarget, "prepare_load", prepared),
@@ -95,14 +97,38 @@ def an_aborted_load_of_a_replay_has_landed() -> Iterator[None]:
 @contextmanager
 def what_a_replay_may_still_commit_counts_as_aborted() -> Iterator[None]:
     """Replays into loads: who finishes a decided load that is not committed takes it for aborted, and does not end it."""
-    state_of = OneProducerTarget.state_of
-
-    def seen(self: OneProducerTarget, committable: Any) -> LoadState:
-        found = state_of(self, committable)
-        return LoadState.ABORTED if found is LoadState.PREPARED and ":replay:" in committable.label else found
-
     with (
-        mock.patch.object(OneProducerTarget, "end", lambda *_: None),
-        mock.patch.object(OneProducerTarget, "state_of", seen),
+        mock.patch.object(OneProducerTarget, "taken_by", lambda self, _: self._replays.marker),
+        mock.patch.object(OneProducerTarget, "_require_id", lambda _: None),
+        mock.patch.object(OneProducerTarget, "_abort_open", lambda _: None),
     ):
+        yield
+
+
+@contextmanager
+def a_number_that_the_sink_knows_is_passed_over() -> Iterator[None]:
+    """Replays into loads: where the sink has committed a number that the ledger does not know, the next free one is taken."""
+    prepare = StoreReplayTarget.prepare_load
+
+    def passing(self: StoreReplayTarget, number: int, batch: Any, rows: Any) -> Any:
+        while True:
+            try:
+                return prepare(self, number, batch, rows)
+            except NumberCommitted:
+                number += 1
+
+    with mock.patch.object(StoreReplayTarget, "prepare_load", passing):
+        yield
+
+
+@contextmanager
+def what_another_replay_has_decided_meanwhile_is_not_looked_for() -> Iterator[None]:
+    """Replays into loads: a replay decides a load under the number that another one has decided since it was read."""
+    record = replay_decisions.record_decision
+
+    def recorded(transaction: Any, stream_id: str, decision: Any, seen: Any) -> None:
+        with mock.patch.object(replay_decisions, "standing_of", lambda _: Standing(decision.number - 1, ())):
+            record(transaction, stream_id, decision, seen)
+
+    with mock.patch.object(replay, "record_decision", recorded):
         yield

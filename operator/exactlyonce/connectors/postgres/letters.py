@@ -116,7 +116,8 @@ class LetterStatements(Statements):
         """Record what a replay makes visible."""
         self._ledger.require_replayed(self)
         self._count(
-            "insert into {schema}.replayed (stream_id, name, committable) values (%s, %s, %s)",
+            "insert into {schema}.replayed (stream_id, name, committable) values (%s, %s, %s) "
+            "on conflict (stream_id, name) do update set committable = excluded.committable",
             stream_id,
             name,
             committable,

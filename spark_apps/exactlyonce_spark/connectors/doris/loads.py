@@ -2,8 +2,9 @@
 
 The label is of one run of one task alone (`load_labels`), so what is found under it can be ours only: it is aborted, and the
 rows are sent again, so that the number of loaded rows is always told by the server and never believed. A label of the published
-rule is of another run as well, or of a driver of an earlier release: aborting its load takes nothing from a decision,
-whose rows are then made again, and believing it would take other rows for ours (`published_labels`).
+rule is of another run as well, or of a driver of an earlier release, and one of a replay's number of each replay that has tried
+it: aborting its load takes nothing from a decision, whose rows are then made again, and believing it would take other rows for
+ours (`published_labels`).
 """
 
 from __future__ import annotations
@@ -59,6 +60,14 @@ class LoadFailed(ExactlyOnceError):
 
 class LoadUnfit(Refused):
     """A frontend refused each try to load, whatever the rows are: what the resource says does not fit the table any more."""
+
+
+class LabelCommitted(DorisRefused):
+    """A label has a load that is committed, so that nothing can be loaded under it."""
+
+    def __init__(self, message: str, label: str = "") -> None:
+        super().__init__(message)
+        self.label = label
 
 
 class CommittedAtOnce(Refused):
@@ -162,10 +171,11 @@ class Loads:
             if self.client.settle(Operation.ABORT, number) is not Settled.COMMITTED_BEFORE:
                 return
         named = "" if number is None else f" (transaction {number})"
-        raise DorisRefused(
+        raise LabelCommitted(
             f"The label {label} has a load that this stream did not commit{named}, and nothing else should use such labels; "
             "find out what else writes to this database under it (with labelFormat: Compatible, a stream whose checkpoint "
-            "location gives the same label, also one that was deleted)."
+            "location gives the same label, also one that was deleted).",
+            label,
         )
 
 

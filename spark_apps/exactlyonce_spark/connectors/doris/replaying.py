@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 from exactlyonce.connectors.doris.spec import DorisSink, Write
 from exactlyonce.connectors.doris.table import DorisTable
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.connectors.doris.fit import DorisFit, TableUnfit, fit_columns
-from exactlyonce_spark.connectors.doris.loads import Loads
+from exactlyonce_spark.connectors.doris.loads import LabelCommitted, Loads
 from exactlyonce_spark.connectors.doris.target import DorisTarget
 from exactlyonce_spark.connectors.ports import FittedColumn, PositionPart, YieldedColumn
 from exactlyonce_spark.load_labels import NO_EPOCH, ReplayLabels
-from exactlyonce_spark.replay_loads import LoadsOfChunks
+from exactlyonce_spark.replay_load_target import LoadsOfChunks, NumberCommitted
 from exactlyonce_spark.target import OpenLoad, PreparedLoad
 
 _IN_ANY_ORDER = ("", "NONE", "SUM", "MIN", "MAX", "BITMAP_UNION", "HLL_UNION", "QUANTILE_UNION")
@@ -34,6 +36,13 @@ class DorisReplayTarget(LoadsOfChunks):
     """A `ReplayTarget` that `DecidesLoads`. The login is in `loads` and is shown nowhere."""
 
     loads: DorisTarget
+
+    def prepare_load(self, number: int, batch: BatchNumber, rows: Any) -> PreparedLoad | None:
+        """Have Doris take the rows of a chunk."""
+        try:
+            return super().prepare_load(number, batch, rows)
+        except LabelCommitted as problem:
+            raise NumberCommitted(f"Doris has committed the load {problem.label}") from problem
 
     def abort_load(self, load: PreparedLoad) -> None:
         """Abort a load that nobody has decided; where Doris does not answer, it does so itself, an hour later."""
@@ -75,5 +84,5 @@ class PreparedDorisReplay:
     def target(self, columns: Sequence[FittedColumn], token: str) -> DorisReplayTarget:
         """Return the target of the replay with this token; its chunks are stream loads, whatever the stream's batches are."""
         fitted = tuple(column for column in columns if isinstance(column, DorisFit))
-        labels = ReplayLabels(self.stream_id, self.stream_token, token)
+        labels = ReplayLabels(self.stream_id, self.stream_token)
         return DorisReplayTarget(DorisTarget(self.loads, fitted, labels, NO_EPOCH))

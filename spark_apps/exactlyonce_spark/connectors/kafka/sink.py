@@ -89,8 +89,7 @@ class KafkaSinkConnector:
         require_keeps_all(opened.sink, opened.topic)
         return PreparedKafkaReplay(
             opened.sink,
-            lambda replay: ReplayLabels(stream_id, token, replay),
-            lambda labels: opened.taken(labels, NO_EPOCH, 0.0),
+            lambda: opened.taken(ReplayLabels(stream_id, token), NO_EPOCH, 0.0),
         )
 
 
@@ -123,7 +122,7 @@ class OpenedTopic:
         return cls(sink, named, properties, topic)
 
     def taken(self, labels: LoadLabels, epoch: Epoch, patience_seconds: float) -> KafkaTarget:
-        """Take the transactional id of a stream, or of a replay, and return the topic.
+        """Take the transactional id of a stream, or of its replays, and return the topic.
 
         What other replays have decided is left to them for so many seconds.
 

@@ -16,7 +16,10 @@ _LABEL, _BATCH = "label", "batch"
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The label and the batch of the latest transaction with rows; both are None where none was committed yet."""
+    """The label and the batch of the latest transaction with rows; both are None where none was committed yet.
+
+    With a label and no batch it says that nothing is known of that transaction and of those before it: brokers had forgotten.
+    """
 
     label: str | None = None
     batch: BatchNumber | None = None
@@ -42,6 +45,8 @@ class Marker:
         label, batch = found[_LABEL], found[_BATCH]
         if label is None and batch is None:
             return cls()
+        if isinstance(label, str) and batch is None:
+            return cls(label)
         if isinstance(label, str) and isinstance(batch, int) and not isinstance(batch, bool) and batch >= 0:
             return cls(label, BatchNumber(batch))
         return None

@@ -15,7 +15,7 @@ from typing import Any
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.positions.ranges import BatchNumber, Epoch
-from exactlyonce_spark.connectors.kafka.replay_transactions import ReplayTransactions
+from exactlyonce_spark.connectors.kafka.replay_transactions import ReplayTransactions, state_by
 from exactlyonce_spark.connectors.kafka.sink_fit import FIRST_HEADER, KEY, VALUE
 from exactlyonce_spark.connectors.kafka.sink_marker import Marker
 from exactlyonce_spark.connectors.kafka.sink_transactions import Transactions
@@ -33,8 +33,9 @@ MARKED_AGAIN_SECONDS = 3600.0
 class KafkaTarget(TwoPhaseTarget):
     """The topic as the driver of an epoch writes to it, which has taken the transactional id.
 
-    `marker` is what was found then, and what was committed since. `take_other` takes another id, of an earlier life of the
-    stream that was adopted with a decided batch, and returns its marker. `replays` are asked about what replays have decided.
+    `marker` is what was found then, and what was committed since; where there is none, `first_marker` is written first.
+    `take_other` takes another id, of an earlier life of the stream that was adopted with a decided batch, and returns its
+    marker. `replays` are asked about what replays have decided.
     """
 
     transactions: Transactions
@@ -48,6 +49,8 @@ class KafkaTarget(TwoPhaseTarget):
     where_to_look: str = ""
     headers: Sequence[str] = ()
     now: Callable[[], float] = time.monotonic
+    first_marker: Marker = field(default=Marker(), init=False)
+    _has_asked_to_commit: bool = field(default=False, init=False)
     _open: Marker | None = field(default=None, init=False)
     _marked_at: float | None = field(default=None, init=False)
     _others: dict[str, Marker | None] = field(default_factory=dict, init=False)
@@ -89,8 +92,9 @@ class KafkaTarget(TwoPhaseTarget):
         marker = self._open
         if marker is None or marker.label != committable.label:
             return self.state_of(committable) is LoadState.COMMITTED
-        self._open = None
+        self._open, self._has_asked_to_commit = None, True
         self.transactions.commit()
+        self._has_asked_to_commit = False
         self._has_committed(marker)
         return True
 
@@ -104,7 +108,7 @@ class KafkaTarget(TwoPhaseTarget):
         if self._open is not None and self._open.label == label:
             return LoadState.PREPARED
         if names_replay(committable.transaction_id):
-            return self.replays.state_of(committable)
+            return self._state_of_replay(committable)
         marker, batch = self._marker_of(committable.transaction_id), batch_of(label)
         if marker is None or batch is None:
             return LoadState.UNKNOWN
@@ -112,6 +116,19 @@ class KafkaTarget(TwoPhaseTarget):
             return LoadState.COMMITTED
         is_earlier = marker.batch is None or marker.batch < batch
         return LoadState.ABORTED if is_earlier else LoadState.UNKNOWN
+
+    def _state_of_replay(self, committable: Committable) -> LoadState:
+        """Return what became of what a replay has decided.
+
+        Where this is a replay, it has the id. That its marker is still the latest one shows by a commit of the same again:
+        nobody has had the id since it was taken, and who had it before commits nothing.
+        """
+        if committable.transaction_id != self.transactional_id or self._has_asked_to_commit:
+            return self.replays.state_of(committable)
+        if self.marker is not None:
+            self.abandon()
+            self._mark_again()
+        return state_by(self.marker, committable.label)
 
     @property
     def place(self) -> str:
@@ -147,7 +164,7 @@ class KafkaTarget(TwoPhaseTarget):
         self.transactions.begin()
 
     def _mark_again(self) -> None:
-        marker = self.marker or Marker()
+        marker = self.marker or self.first_marker
         self.transactions.begin()
         self.transactions.mark(marker)
         self.transactions.commit()
