@@ -20,7 +20,7 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import ledger_address, source_address
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.launch.backfill import Span, into_table, landing_place_of, planned
-from exactlyonce.launch.chosen_ranges import moments_of
+from exactlyonce.launch.chosen_ranges import moments_of, named_in
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.replay_document import ReplayDocument, ReplayReport
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
@@ -28,7 +28,7 @@ from exactlyonce.ledger.connector import Use
 from exactlyonce.ledger.other_tables import OtherTable, require_other_table
 from exactlyonce.ledger.replay import ReplayClaim
 from exactlyonce_spark.assembly import sink_connector, source_connector
-from exactlyonce_spark.backfill_plan import chosen_spans
+from exactlyonce_spark.backfill_plan import RangesOfSession, chosen_spans
 from exactlyonce_spark.connectors.ports import ChoosesRanges, DividesRanges, ReplayConnector
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain, drain_with_parent
@@ -153,7 +153,8 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
         if document.backfill is not None:
             given: Mapping[Span, str] = {it.span: it.origin_id for it in document.take_up}
             if isinstance(reader, ChoosesRanges):
-                given = chosen_spans(ledger, stream_id, document.backfill, partial(reader.ranges_between, session))
+                ranges = RangesOfSession(partial(reader.ranges_between, session), partial(reader.ranges_given, session))
+                given = chosen_spans(ledger, stream_id, document.backfill, ranges)
             planned(ledger, source, stream_id, document.backfill, table, given)
             reached("backfill.planned")
         kind = SparkRows if isinstance(target, WritesAhead) else SparkRecords
@@ -167,7 +168,8 @@ def _asked_of(document: ReplayDocument) -> Replayed:
     if document.letters or document.find is not None:
         return Replayed.DEAD_LETTERS
     if document.backfill is not None:
-        return Replayed.of_ranges(between=moments_of(document.backfill) is not None, into_other=True)
+        between, named = moments_of(document.backfill) is not None, bool(named_in(document.backfill))
+        return Replayed.of_ranges(between=between, into_other=True, named=named)
     return Replayed.RANGES if document.take_up else Replayed.FAILURES
 
 

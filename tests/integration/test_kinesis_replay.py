@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from exactlyonce.cli.local_replay import run_replay
+from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.ledger.replay_rules import RangeKey
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.reconcile.loop import Done
@@ -24,7 +25,7 @@ from tests.kinesis_in_memory import aggregated
 from tests.kinesis_rig import KinesisRig
 from tests.rig import eventually
 
-pytestmark = pytest.mark.seconds(80)
+pytestmark = pytest.mark.seconds(95)
 
 SMALL = 2
 """Fewer user records than an aggregate has."""
@@ -51,6 +52,7 @@ def test_the_records_of_a_batch_that_failed_land_once_and_a_backfill_has_its_win
     assert len(missing) > SMALL
     assert poison in missing
     stood = rig.sql("select partition_name, position from exactlyonce.offsets order by 1")
+    by_hand = ranges_of_failures(rig)
 
     for point in in_full(("replay.source-checked", "replay.landed"), otherwise=("replay.source-checked",)):
         killed(rig, point)
@@ -82,7 +84,32 @@ def test_the_records_of_a_batch_that_failed_land_once_and_a_backfill_has_its_win
         done = replayed(rig, *mended)
         assert done.exit_code == 0, done.output
         assert rig.sql("select id from orders_again order by id") == wanted
+
+    rig.sql("create table orders_by_hand (id bigint, customer text)")
+    into = ("--into", "orders_by_hand", "--backfill", "by-hand", "--transform", str(rig.folder / "mended.sql"))
+    given = ("--from", "ranges", *by_hand, *into)
+    assert "lies in these ranges is looked up by the process" in replayed(rig, *given).stdout
+    with monkeypatch.context() as patched:
+        patched.setenv(VARIABLE, f"backfill.planned=kill-driver,{rig.folder / 'fired-by-hand'}")
+        assert replayed(rig, *given, "--yes").exit_code == 1
+    assert (rig.folder / "fired-by-hand").exists()
+    done = replayed(rig, *given, "--yes")
+    assert done.exit_code == 0, done.output
+    assert rig.sql("select id from orders_by_hand order by id") == [(each,) for each in sorted(missing)]
     assert rig.sql("select partition_name, position from exactlyonce.offsets order by 1") == stood
+
+
+def ranges_of_failures(rig: KinesisRig) -> list[str]:
+    """Return what is in quarantine as a person gives it, with positions as `exactlyonce offsets` shows them."""
+    rows = rig.sql(
+        "select partition_name, coalesce(from_position, from_offset), coalesce(until_position, until_offset) "
+        "from exactlyonce.failures where status = 'Quarantined'"
+    )
+    texts = [
+        json.dumps({rig.name: {shard: [KinesisSource.position_text(int(at)) for at in (start, end)]}})
+        for shard, start, end in rows
+    ]
+    return [word for text in texts for word in ("--ranges", text)]
 
 
 def moment() -> str:

@@ -12,9 +12,11 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.stream_replay import parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
 from exactlyonce.launch.backfill import rows_of
+from exactlyonce.launch.chosen_ranges import moments_of, named_in
 from exactlyonce.launch.replay_pod import backfill_of
 from exactlyonce.ledger.backfills import Backfill
 from exactlyonce.ledger.rows import FailureStatus
+from exactlyonce.positions.named_spans import NamedSpan
 from tests.resource_documents import document
 from tests.unit.replay_documents import WHOLE, replay
 from tests.unit.replays_in_memory import Pod
@@ -54,6 +56,21 @@ def world(source: dict[str, Any] = FILES, **spec: Any) -> FolderBackfills:
     return made
 
 
+SHARD = "shardId-000000000000"
+NAMED = [
+    {"origin": "orders", "partition": SHARD, "from": "TRIM_HORIZON", "until": "after 495"},
+    {"origin": "orders", "partition": SHARD, "from": "after 497", "until": "after 499"},
+]
+
+
+def by_hand(source: dict[str, Any] = KINESIS, **spec: Any) -> FolderBackfills:
+    """Return a stream and a StreamReplay of ranges of a shard by texts."""
+    into = {"table": "orders_v2", "backfill": "mend"}
+    made = FolderBackfills([], {"mend": replay(**{"from": {"ranges": {"named": NAMED}}, "into": into, **spec})})
+    made.stream = document({**source, **IDENTITY})
+    return made
+
+
 ONCE = {(row.partition, row.from_offset): 1 for row in PARTS}
 
 
@@ -72,6 +89,33 @@ def test_a_backfill_by_time_lands_each_range_once_whatever_effect_an_operator_di
     assert died > 6
 
 
+def test_a_backfill_of_ranges_by_hand_lands_each_once_whatever_effect_an_operator_dies_before() -> None:
+    has_died, died = True, 0
+    while has_died:
+        made = by_hand()
+        made.dies_before = died
+        status = made.until_final()
+        assert made.table == ONCE, f"died before effect {died}"
+        assert (status.phase, status.message) == (ReplayPhase.SUCCEEDED, "2 of 2 ranges have landed.")
+        has_died, died = made.has_died, died + 1
+    assert died > 6
+
+
+def test_what_a_backfill_by_hand_is_of_is_in_its_order_in_whatever_order_it_is_asked_for() -> None:
+    orders = []
+    for named in (NAMED, NAMED[::-1], NAMED[:1]):
+        made = parse_replay(by_hand(**{"from": {"ranges": {"named": named}}}).replays["mend"], "the test")
+        order = backfill_of(made, "rows")
+        assert order is not None
+        assert moments_of(order) is None
+        orders.append(order)
+    assert orders[0] == orders[1] != orders[2]
+    assert named_in(orders[0]) == (
+        NamedSpan("orders", SHARD, "TRIM_HORIZON", "after 495"),
+        NamedSpan("orders", SHARD, "after 497", "after 499"),
+    )
+
+
 @pytest.mark.parametrize("landed", [None, 0, 1, 2])
 def test_a_backfill_of_a_folder_whose_pod_is_killed_is_continued_with_what_it_recorded(landed: int | None) -> None:
     made = world()
@@ -87,7 +131,7 @@ def test_a_backfill_of_a_folder_whose_pod_is_killed_is_continued_with_what_it_re
 def test_a_dry_run_says_that_only_the_process_can_tell_and_starts_none() -> None:
     made = world(dryRun=True)
     status = made.until_final()
-    assert "Only the process of the replay can tell what lies between these two moments" in status.message
+    assert "Only the process of the replay can tell what lies in these ranges" in status.message
     assert not made.pods
     assert not made.backfills
 
@@ -97,11 +141,11 @@ def test_a_dry_run_says_that_only_the_process_can_tell_and_starts_none() -> None
     [
         (world(KINESIS, into=None), "of source.kinesis, whose positions count no records"),
         (world(into=None), "of source.files, whose positions count no records"),
+        (by_hand(FILES), "of source.files, whose positions count no records"),
+        (by_hand({}), "positions of source.kafka are numbers; write them as such (positions instead of named)"),
     ],
 )
-def test_what_cannot_be_backfilled_by_time_is_refused_before_a_process_starts(
-    made: FolderBackfills, words: str
-) -> None:
+def test_what_cannot_be_backfilled_is_refused_before_a_process_starts(made: FolderBackfills, words: str) -> None:
     if "into" in made.replays["mend"]["spec"] and made.replays["mend"]["spec"]["into"] is None:
         del made.replays["mend"]["spec"]["into"]
     status = made.until_final()

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.cli.given_ranges import RangesUnreadable, given_ranges, taken_from
+from exactlyonce.cli.given_ranges import RangesUnreadable, given_ranges, named_spans, taken_from
 from exactlyonce.ledger.given_ranges import Standing, Taken, take_up, taken_of
 from exactlyonce.ledger.letters import SetBack
 from exactlyonce.ledger.publish import TooMuchInQuarantine
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile.between_times import ranges_between
 from exactlyonce.source.connector import SourceCheck
@@ -205,3 +206,21 @@ def test_what_lies_between_two_moments_ends_where_the_stream_stands() -> None:
     source = parse_stream(document({}), "a test").spec.source
     moments = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
     assert ranges_between(*moments, Positions({P0: 60, P1: 60}), source, opened) == Ranges({P0: OffsetRange(40, 60)})
+
+
+def test_ranges_whose_positions_are_texts_are_told_from_numbers_and_from_what_is_neither() -> None:
+    texts = ('{"orders": {"shard-1": ["TRIM_HORIZON", "after 7"]}}', '{"orders":{"shard-2":[ "9:2","SHARD_END"]}}')
+    assert named_spans(texts) == (
+        NamedSpan("orders", "shard-1", "TRIM_HORIZON", "after 7"),
+        NamedSpan("orders", "shard-2", "9:2", "SHARD_END"),
+    )
+    assert named_spans(('{"orders":{"0":[100,200]}}',)) == ()
+    for wrong in (
+        ('{"orders":{"0":["1",2]}}',),
+        ('{"orders":{"0":["1"]}}',),
+        ('{"orders":["1","2"]}',),
+        ('{"orders":{"0":["1","2"]}',),
+        (texts[0], '{"orders":{"0":[100,200]}}'),
+    ):
+        with pytest.raises(RangesUnreadable, match=r"--ranges names no ranges \(.+\); write the first position"):
+            named_spans(wrong)

@@ -30,6 +30,9 @@ ASKED = [
     AskedReplay(RANGES, given=('{"orders": {"0": [100, 200]}}', '{"orders": {"1": [0, 7]}}'), chunk=CHUNK),
     AskedReplay(RANGES, by_timestamp=MOMENTS, chunk=CHUNK),
     AskedReplay(RANGES, by_timestamp=MOMENTS, into="public.orders_v2", backfill="january", chunk=CHUNK),
+    AskedReplay(
+        RANGES, given=('{"orders": {"shard-1": ["after 7", "9:2"]}}',), into="v2", backfill="by-hand", chunk=CHUNK
+    ),
 ]
 
 

@@ -126,7 +126,11 @@ def positions(*spans: tuple[int, int]) -> dict[str, Any]:
             "spec.from: give exactly one of: failures, deadLetters, ranges.",
         ),
         ({"from": {"deadLetters": {"ids": ["340"]}}}, "write an id as exactlyonce dead-letters shows it"),
-        ({"from": {"ranges": {}}}, "spec.from.ranges: give exactly one of: positions, byTimestamp."),
+        ({"from": {"ranges": {}}}, "spec.from.ranges: give exactly one of: positions, named, byTimestamp."),
+        (
+            {"from": {"ranges": {"named": [{"origin": "a", "partition": "b", "from": "c", "until": "d"}]}}},
+            "from.ranges.named needs into: such ranges land into another table only.",
+        ),
         (positions((5, 5)), "a range ends behind its beginning: until is greater than from"),
         (positions((0, 10), (9, 20)), "ranges of one partition overlap; give each record once."),
         (

@@ -58,7 +58,9 @@ def test_what_is_in_quarantine_is_replayed_and_all_else_is_refused_with_the_name
     assert f"no dead letters of {name}" in (why_not_replayable(spec, Replayed.DEAD_LETTERS) or "")
     assert f"of {name}, whose positions count no records" in (why_not_replayable(spec, Replayed.RANGES) or "")
     kafka = parse_stream(document(KAFKA), "the test").spec
-    assert [why_not_replayable(kafka, asked) for asked in Replayed] == [None] * 4
+    counted = [asked for asked in Replayed if asked is not Replayed.NAMED_INTO_OTHER]
+    assert [why_not_replayable(kafka, asked) for asked in counted] == [None] * 4
+    assert "positions of source.kafka are numbers" in (why_not_replayable(kafka, Replayed.NAMED_INTO_OTHER) or "")
 
 
 def test_what_lies_between_two_moments_is_backfilled_from_a_folder_and_a_data_stream_into_another_table() -> None:
@@ -71,6 +73,14 @@ def test_what_lies_between_two_moments_is_backfilled_from_a_folder_and_a_data_st
             Replayed.of_ranges(between=False, into_other=True),
         ):
             assert "whose positions count no records" in (why_not_replayable(spec, asked) or "")
+    named = Replayed.of_ranges(between=False, into_other=True, named=True)
+    reasons = [
+        why_not_replayable(parse_stream(document(source), "the test").spec, named) for source in (FILES, KINESIS)
+    ]
+    assert "or fill another table by the modification times of the files" in (reasons[0] or "")
+    assert reasons[1] is None
+    own = why_not_replayable(parse_stream(document(KINESIS), "the test").spec, Replayed.RANGES)
+    assert "or by positions as texts: --ranges with --into (named and into)" in (own or "")
 
 
 @pytest.mark.parametrize(

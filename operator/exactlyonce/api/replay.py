@@ -20,18 +20,21 @@ _NO_REPLAY = (
 class Replayed(Enum):
     """What a replay lands: ranges in quarantine, dead letters, or ranges that are given by hand.
 
-    The values are those of `exactlyonce replay --from`, and one for a backfill of what lies between two moments.
+    The values are those of `exactlyonce replay --from`, and two for backfills whose ranges their own process looks up.
     """
 
     FAILURES = "failures"
     DEAD_LETTERS = "dead-letters"
     RANGES = "ranges"
     BETWEEN_INTO_OTHER = "what lies between two moments, into another table"
+    NAMED_INTO_OTHER = "ranges whose positions are texts, into another table"
 
     @classmethod
-    def of_ranges(cls, *, between: bool, into_other: bool) -> Replayed:
+    def of_ranges(cls, *, between: bool, into_other: bool, named: bool = False) -> Replayed:
         """Return what is asked for with ranges: between two moments or by their positions, into another table or not."""
-        return cls.BETWEEN_INTO_OTHER if between and into_other else cls.RANGES
+        if not into_other:
+            return cls.RANGES
+        return cls.NAMED_INTO_OTHER if named else cls.BETWEEN_INTO_OTHER if between else cls.RANGES
 
 
 class ReplayRefused(Refused):
@@ -57,6 +60,11 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
         return f"this release cannot replay into sink.{name}: {_NO_REPLAY}"
     if not source.positions_count_records and asked not in _taken_by(source):
         return _why_only_failures(source, f"source.{field_name(spec.source.connector)}", asked)
+    if source.positions_count_records and asked is Replayed.NAMED_INTO_OTHER:
+        return (
+            f"positions of source.{field_name(spec.source.connector)} are numbers; write them as such (positions instead of "
+            "named)"
+        )
     if spec.output_mode is not OutputMode.APPEND:
         return f"with outputMode: {spec.output_mode} a row is the result of many records, so that some of them make no rows"
     if spec.source.format.on_tombstone is OnTombstone.DELETE:
@@ -66,7 +74,10 @@ def why_not_replayable(spec: StreamSpec, asked: Replayed = Replayed.FAILURES) ->
 
 def _taken_by(source: object) -> tuple[Replayed, ...]:
     """What is replayed of a source whose positions count no records."""
-    return (Replayed.FAILURES, *([Replayed.BETWEEN_INTO_OTHER] if isinstance(source, BackfilledByTime) else []))
+    if not isinstance(source, BackfilledByTime):
+        return (Replayed.FAILURES,)
+    by_hand = [Replayed.NAMED_INTO_OTHER] if source.positions_can_be_chosen else []
+    return (Replayed.FAILURES, Replayed.BETWEEN_INTO_OTHER, *by_hand)
 
 
 def _why_only_failures(source: object, name: str, asked: Replayed) -> str:
@@ -80,7 +91,9 @@ def _why_only_failures(source: object, name: str, asked: Replayed) -> str:
         instead = (
             f", or fill another table by {source.backfilled_by}: --by-timestamp with --into (byTimestamp and into)"
         )
+        if Replayed.NAMED_INTO_OTHER in _taken_by(source):
+            instead += ", or by positions as texts: --ranges with --into (named and into)"
     return (
-        f"of {name}, whose positions count no records, this release replays what is in quarantine, and no ranges that are "
-        f"given by hand; leave --from ranges (spec.from.ranges of a StreamReplay) out{instead}"
+        f"of {name}, whose positions count no records, this release replays what is in quarantine into the stream's own sink, "
+        f"and no such ranges; leave --from ranges (spec.from.ranges of a StreamReplay) out{instead}"
     )

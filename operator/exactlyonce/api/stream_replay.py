@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
+from exactlyonce.api.replayed_ranges import AskedRanges
 from exactlyonce.api.resource import API_VERSION, Metadata, ResourceInvalid, documents_in, sentences_of
 from exactlyonce.schema.constraints import Rule, Unique, matches
 from exactlyonce.schema.model import DNS_LABEL, Flag, Model, Whole
@@ -24,9 +25,6 @@ REPLAY_PLURAL = "streamreplays"
 MOST_CHUNK = 1_000_000
 DEFAULT_CHUNK = 10_000
 MOST_IDS = 1000
-MOST_GIVEN = 100
-"""Ranges given by hand; each is compared with each other one."""
-MOST_PARTITION, MOST_POSITION = 2**31 - 1, 2**53 - 1
 
 RangeId = Annotated[
     str,
@@ -107,59 +105,6 @@ def admits(asked: FailedRanges | AskedLetters, moment: datetime, error: str) -> 
     return asked.error_matching is None or asked.error_matching.casefold() in error.casefold()
 
 
-class GivenRange(Model):
-    """Records of one partition, by their positions."""
-
-    topic: Annotated[str, Field(min_length=1, max_length=249)] = Field(description="The topic.")
-    partition: Whole = Field(ge=0, le=MOST_PARTITION, description="The number of the partition.")
-    from_: Whole = Field(alias="from", ge=0, le=MOST_POSITION, description="The position of the first record.")
-    until: Whole = Field(ge=1, le=MOST_POSITION, description="The position behind the last record.")
-
-    rules = (
-        Rule(
-            "self.from < self.until",
-            lambda it: it.from_ < it.until,
-            "a range ends behind its beginning: until is greater than from",
-        ),
-    )
-
-    def overlaps(self, other: GivenRange) -> bool:
-        """Whether both hold a position of the same partition."""
-        same = (self.topic, self.partition) == (other.topic, other.partition)
-        return same and self.from_ < other.until and other.from_ < self.until
-
-
-_APART = Rule(
-    "self.all(a, self.exists_one(b, a.topic == b.topic && a.partition == b.partition && a.from < b.until && b.from < a.until))",
-    lambda given: all(sum(a.overlaps(b) for b in given) == 1 for a in given),
-    "ranges of one partition overlap; give each record once",
-)
-
-
-class Between(Model):
-    """Records of between two moments, by their own timestamps."""
-
-    from_: Moment = Field(alias="from", description="The records of this moment or later.")
-    until: Moment = Field(description="The records before this moment.")
-
-    rules = (Rule("self.from < self.until", lambda it: it.from_ < it.until, "from is earlier than until"),)
-
-
-class AskedRanges(Model):
-    """Ranges that are given by hand, of which what a reset has skipped, or what is in quarantine, is landed."""
-
-    positions: Annotated[tuple[GivenRange, ...], Field(min_length=1, max_length=MOST_GIVEN), _APART] | None = Field(
-        None, description="Ranges of positions; the status names each part of them that may not be landed."
-    )
-    by_timestamp: Between | None = Field(
-        None,
-        description="What lies between two moments, as far as it was skipped; with into, all of it, and until must have "
-        "passed. Its positions are looked up once, when the first attempt begins.",
-    )
-
-    one_of = ("positions", "by_timestamp")
-
-
 class ReplayOrigin(Model):
     """What is replayed."""
 
@@ -227,6 +172,11 @@ class StreamReplaySpec(Model):
             "!has(self.into) || has(self.from.ranges)",
             lambda it: it.into is None or it.from_.ranges is not None,
             "into needs from.ranges: a backfill lands ranges that are given by hand",
+        ),
+        Rule(
+            "!has(self.from.ranges) || !has(self.from.ranges.named) || has(self.into)",
+            lambda it: it.into is not None or it.from_.ranges is None or it.from_.ranges.named is None,
+            "from.ranges.named needs into: such ranges land into another table only",
         ),
     )
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from exactlyonce.api.stream_replay import DEFAULT_CHUNK, AskedLetters, FailedRanges, GivenRange, StreamReplay
+from exactlyonce.api.replayed_ranges import GivenRange, NamedRange
+from exactlyonce.api.stream_replay import DEFAULT_CHUNK, AskedLetters, FailedRanges, StreamReplay
 from exactlyonce.cli.given_ranges import Moments
 
 FAILURES, DEAD_LETTERS, RANGES = "failures", "dead-letters", "ranges"
@@ -43,7 +44,9 @@ class AskedReplay:
             identifiers=() if chosen is None else chosen.ids,
             between=None if chosen is None else _between(chosen),
             matching=None if chosen is None else chosen.error_matching,
-            given=() if ranges is None else tuple(_text(span) for span in ranges.positions or ()),
+            given=()
+            if ranges is None
+            else (*map(_text, ranges.positions or ()), *map(_named_text, ranges.named or ())),
             by_timestamp=None if between is None else (_in_utc(between.from_), _in_utc(between.until)),
             into=table,
             backfill=name,
@@ -61,6 +64,10 @@ def _between(chosen: FailedRanges | AskedLetters) -> Moments | None:
 
 def _in_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC).replace(tzinfo=None)
+
+
+def _named_text(given: NamedRange) -> str:
+    return json.dumps({given.origin: {given.partition: [given.from_, given.until]}})
 
 
 def _text(span: GivenRange) -> str:

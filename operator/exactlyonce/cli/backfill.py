@@ -13,7 +13,7 @@ import click
 from exactlyonce.api.source import Source
 from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.commands import ExtraMissing
-from exactlyonce.cli.given_ranges import Moments, given_ranges
+from exactlyonce.cli.given_ranges import Moments, given_ranges, named_spans
 from exactlyonce.cli.local_replay import document_of, run_document, tell
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.asked_ranges import AskedRange
@@ -24,6 +24,7 @@ from exactlyonce.launch.backfill import (
     landing_place_of,
     order_between,
     order_of,
+    order_of_named,
     parts_of,
     planned,
     require_origins,
@@ -114,12 +115,13 @@ def _run_looked_up_later(
     how: str,
 ) -> int:
     """Land a backfill of which only its own process can tell what it is of."""
-    assert asked.moments is not None, "ranges of such a source are refused"
-    require_past(asked.moments[1].replace(tzinfo=UTC), datetime.now(UTC))
+    if asked.moments is not None:
+        require_past(asked.moments[1].replace(tzinfo=UTC), datetime.now(UTC))
     if not yes:
+        what = "in these ranges" if asked.moments is None else "between these two moments"
         click.echo(
-            f"What lies between these two moments is looked up by the process that lands it. Of the backfill {order.name} into "
-            f"{order.table}, nothing is recorded yet. Nothing was changed; {how} lands it."
+            f"What lies {what} is looked up by the process that lands it. Of the backfill "
+            f"{order.name} into {order.table}, nothing is recorded yet. Nothing was changed; {how} lands it."
         )
         return 0
     return _land(opened, secrets, order, pace, {})
@@ -138,6 +140,9 @@ def _land(
 
 
 def _order(asked: AskedBackfill, rows: str) -> BackfillOrder:
+    named = named_spans(asked.texts)
+    if named:
+        return order_of_named(asked.name, asked.table, named, rows)
     if asked.moments is None:
         return order_of(asked.name, asked.table, _given(asked.texts), rows)
     begin, until = (it.replace(tzinfo=UTC) for it in asked.moments)

@@ -19,7 +19,7 @@ from exactlyonce.api.stream_replay import REPLAY_KIND, parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
 from exactlyonce.bounded_text import printable
 from exactlyonce.cli.asked_replay import AskedReplay
-from exactlyonce.cli.given_ranges import Moments, given_ranges, replayed_by
+from exactlyonce.cli.given_ranges import Moments, given_ranges, named_spans, replayed_by
 from exactlyonce.cli.replayed_transform import with_transform
 from exactlyonce.cli.status import as_data
 from exactlyonce.control.cluster_reader import ClusterReader
@@ -52,7 +52,9 @@ def run_cluster_replay(
     """
     found = parse_stream(cluster.stream(namespace, name), f"{namespace}/{name}")
     stream = with_transform(found, asked.transform)
-    require_replayable(stream.spec, stream.stream_id, replayed_by(asked.kind, asked.by_timestamp, asked.into))
+    require_replayable(
+        stream.spec, stream.stream_id, replayed_by(asked.kind, asked.by_timestamp, asked.into, asked.given)
+    )
     created = create_replay(cluster, replay_of(stream, asked, datetime.now(UTC)), dry_run=not following.creates)
     if not following.creates:
         document = {key: created[key] for key in ("apiVersion", "kind", "spec")}
@@ -97,6 +99,13 @@ def replay_of(stream: Stream, asked: AskedReplay, now: datetime) -> dict[str, An
 def _origin(asked: AskedReplay) -> dict[str, Any]:
     if asked.kind == "ranges" and asked.by_timestamp is not None:
         return {"ranges": {"byTimestamp": _moments(asked.by_timestamp)}}
+    named = named_spans(asked.given) if asked.kind == "ranges" else ()
+    if named:
+        given = [
+            {"origin": span.origin, "partition": span.partition, "from": span.begin, "until": span.end}
+            for span in named
+        ]
+        return {"ranges": {"named": given}}
     if asked.kind == "ranges":
         spans = [span for text in asked.given for span in given_ranges(text).items()]
         positions = [

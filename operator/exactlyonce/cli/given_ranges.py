@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from exactlyonce.bounded_text import one_line
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.given_ranges import Taken, all_of, in_rounds, look_at, take_up_all, taken_of
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce.reconcile.between_times import Open, ranges_between
 
@@ -18,12 +20,43 @@ Moments = tuple[datetime, datetime]
 """From one until another, without a time zone: UTC."""
 
 
-def replayed_by(kind: str, by_timestamp: Moments | None, into: str | None) -> Replayed:
-    """Return what the options of `exactlyonce replay` ask for; `kind` is that of --from."""
+def replayed_by(kind: str, by_timestamp: Moments | None, into: str | None, given: Sequence[str] = ()) -> Replayed:
+    """Return what the options of `exactlyonce replay` ask for; `kind` is that of --from.
+
+    Raises:
+        RangesUnreadable: if the ranges are given as what they are not.
+    """
     asked = Replayed(kind)
     if asked is not Replayed.RANGES:
         return asked
-    return Replayed.of_ranges(between=by_timestamp is not None, into_other=into is not None)
+    named = bool(named_spans(given))
+    return Replayed.of_ranges(between=by_timestamp is not None, into_other=into is not None, named=named)
+
+
+def named_spans(given: Sequence[str]) -> tuple[NamedSpan, ...]:
+    """Return the ranges of texts such as {"orders":{"shardId-000000000000":["after 495","after 497"]}}; none of other texts.
+
+    Raises:
+        RangesUnreadable: if some positions are texts and others are not.
+    """
+    spans: list[NamedSpan] = []
+    for text in given:
+        if '["' not in "".join(text.split()):
+            continue  # numbers, or what is refused as such
+        try:
+            found = [
+                NamedSpan(origin, partition, *span)
+                for origin, partitions in json.loads(text).items()
+                for partition, span in partitions.items()
+            ]
+        except (AttributeError, TypeError, ValueError) as problem:
+            raise RangesUnreadable(_unreadable(str(problem))) from None
+        if not all(isinstance(it, str) for span in found for it in (span.begin, span.end)):
+            raise RangesUnreadable(_unreadable("some positions are texts and others are not"))
+        spans += found
+    if spans and len(spans) < len(given):
+        raise RangesUnreadable(_unreadable("some positions are texts and others are not"))
+    return tuple(spans)
 
 
 class RangesUnreadable(Refused):
@@ -49,7 +82,7 @@ def given_ranges(text: str) -> Ranges:
 def _unreadable(problem: str) -> str:
     return (
         f"--ranges names no ranges ({one_line(problem, 200)}); write the first position of each partition and the one behind "
-        'the last, such as {"orders":{"0":[100,200]}}.'
+        'the last, such as {"orders":{"0":[100,200]}}, or as texts where `exactlyonce offsets` shows texts.'
     )
 
 

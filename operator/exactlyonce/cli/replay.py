@@ -59,7 +59,8 @@ _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "
     "given",
     multiple=True,
     metavar="RANGES",
-    help='With --from ranges: which, as {"orders":{"0":[100,200]}}; repeat it for more of a partition.',
+    help='With --from ranges: which, as {"orders":{"0":[100,200]}}, with texts where `exactlyonce offsets` shows texts; '
+    "repeat it for more of a partition.",
 )
 @click.option(
     "--by-timestamp",

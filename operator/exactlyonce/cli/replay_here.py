@@ -40,7 +40,9 @@ def replay_here(
         ReplayRefused: if the stream takes no such replay.
         ExactlyOnceError: as the stores, and the ranges that were given, say.
     """
-    require_replayable(stream.spec, stream.stream_id, replayed_by(asked.kind, asked.by_timestamp, asked.into))
+    require_replayable(
+        stream.spec, stream.stream_id, replayed_by(asked.kind, asked.by_timestamp, asked.into, asked.given)
+    )
     opened = open_stream(stream, state, secrets, read_only=True)
     if asked.into is not None and asked.backfill is not None:
         source = functools.partial(source_address, secrets=functools.partial(read_secret, secrets))

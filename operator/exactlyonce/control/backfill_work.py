@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from exactlyonce.api.stream_replay import AskedRanges
+from exactlyonce.api.replayed_ranges import AskedRanges
 from exactlyonce.api.stream_replay_status import ShownRange
 from exactlyonce.control.replay_work import DryRun, FailureWork, Found, GivenWork, LetterWork, Subject, Work, resolved
 from exactlyonce.launch.asked_ranges import AskedRange, Tally, tally_backfill
@@ -19,8 +19,8 @@ from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.reconcile.replay_choice import NOTHING_BETWEEN
 
 LOOKED_UP_LATER = (
-    "Only the process of the replay can tell what lies between these two moments. Nothing was changed; create a StreamReplay "
-    "without dryRun to land it, or to learn why it cannot be landed."
+    "Only the process of the replay can tell what lies in these ranges. Nothing was changed; create a StreamReplay without "
+    "dryRun to land it, or to learn why it cannot be landed."
 )
 
 

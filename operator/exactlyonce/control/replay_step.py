@@ -279,6 +279,6 @@ def _parsed(document: Mapping[str, Any]) -> StreamReplay:
 def _asked_of(replay: StreamReplay) -> Replayed:
     asked = replay.spec.from_
     if asked.ranges is not None:
-        between = asked.ranges.by_timestamp is not None
-        return Replayed.of_ranges(between=between, into_other=replay.spec.into is not None)
+        between, named = asked.ranges.by_timestamp is not None, asked.ranges.named is not None
+        return Replayed.of_ranges(between=between, into_other=replay.spec.into is not None, named=named)
     return Replayed.FAILURES if asked.dead_letters is None else Replayed.DEAD_LETTERS

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from exactlyonce.api.replayed_ranges import AskedRanges
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.stream_replay import AskedLetters, AskedRanges, FailedRanges, StreamReplay
+from exactlyonce.api.stream_replay import AskedLetters, FailedRanges, StreamReplay
 from exactlyonce.api.stream_replay_status import ShownRange
 from exactlyonce.control.replay_ledger import ReplayLedger
 from exactlyonce.control.replay_refusals import RangesForgotten

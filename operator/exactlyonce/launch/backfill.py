@@ -26,6 +26,7 @@ from exactlyonce.ledger.planned_backfills import known_backfill, plan_backfill
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.fingerprint import is_other_origin
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce.source.port import Source, SourceView
 
@@ -71,6 +72,12 @@ def order_between(name: str, table: str, begin: datetime, until: datetime, rows:
     """Return the order of a backfill of what lies between two moments; `rows` as of `rows_of`. Performs no I/O."""
     moments = [it.astimezone(UTC).isoformat() for it in (begin, until)]
     return BackfillOrder(name, table, definition_of(json.dumps({"into": table, "between": moments}), rows))
+
+
+def order_of_named(name: str, table: str, asked: Iterable[NamedSpan], rows: str) -> BackfillOrder:
+    """Return the order of a backfill of ranges whose positions are texts; `rows` as of `rows_of`. Performs no I/O."""
+    named = [[span.origin, span.partition, span.begin, span.end] for span in sorted(asked)]
+    return BackfillOrder(name, table, definition_of(json.dumps({"into": table, "named": named}), rows))
 
 
 def require_past(until: datetime, now: datetime) -> None:

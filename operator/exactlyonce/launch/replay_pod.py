@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from exactlyonce.api.replayed_ranges import GivenRange
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.api.stream_replay import REPLAY_KIND, GivenRange, StreamReplay
+from exactlyonce.api.stream_replay import REPLAY_KIND, StreamReplay
 from exactlyonce.bounded_json import MALFORMED, parse_json
 from exactlyonce.launch.asked_ranges import AskedRange, parse_asked, render_asked
-from exactlyonce.launch.backfill import BackfillOrder, order_between, order_of, rows_of
+from exactlyonce.launch.backfill import BackfillOrder, order_between, order_of, order_of_named, rows_of
 from exactlyonce.launch.driver_document import PROGRESS_VARIABLE, SCRATCH
 from exactlyonce.launch.driver_pod import (
     ATTEMPT_FOLDER,
@@ -69,6 +70,8 @@ def backfill_of(replay: StreamReplay, rows: str) -> BackfillOrder | None:
     name = into.backfill
     if ranges.by_timestamp is not None:
         return order_between(name, into.table, ranges.by_timestamp.from_, ranges.by_timestamp.until, rows)
+    if ranges.named is not None:
+        return order_of_named(name, into.table, (it.span for it in ranges.named), rows)
     return order_of(name, into.table, (span_of(it) for it in ranges.positions or ()), rows)
 
 

@@ -14,6 +14,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.metrics import NotLanded
@@ -162,7 +163,7 @@ class DividesRanges(Protocol):
 
 @runtime_checkable
 class ChoosesRanges(Protocol):
-    """A `SourceReader` of a source whose positions count no records, which finds what lies between two moments."""
+    """A `SourceReader` of a source whose positions count no records, which finds the ranges that a backfill asks for."""
 
     def ranges_between(
         self, session: Any, stands: Positions, moments: Moments
@@ -171,6 +172,15 @@ class ChoosesRanges(Protocol):
 
         Raises:
             NotBackfilled: if some of it has not landed, or cannot be read any more.
+            OriginMissing, SourceRefused, SourceUnreachable, StoreUnreachable, Refused: by situation.
+        """
+        ...
+
+    def ranges_given(self, session: Any, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+        """Return the ranges that a person gives by texts.
+
+        Raises:
+            NotBackfilled: if one is none of the source's, or cannot be read.
             OriginMissing, SourceRefused, SourceUnreachable, StoreUnreachable, Refused: by situation.
         """
         ...

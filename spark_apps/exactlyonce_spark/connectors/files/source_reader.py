@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
+from exactlyonce.errors import NotBackfilled
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.connectors.files.dividing import FolderDivider
@@ -130,6 +132,14 @@ class FolderRecords:
             require_all_there(self.spec.folder, read, listed, moments)
             found[partition] = ranges_between(read, moments)
         return found
+
+    def ranges_given(self, session: Any, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+        """Refuse: a position in a folder stands for what has been read, and nobody can choose one.
+
+        Raises:
+            NotBackfilled: always; the resource's rules refuse it before.
+        """
+        raise NotBackfilled(f"Positions in {self.spec.folder} cannot be chosen; name two moments")
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

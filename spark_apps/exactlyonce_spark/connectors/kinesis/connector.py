@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -11,7 +11,9 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kinesis.between_moments import ranges_between
 from exactlyonce.connectors.kinesis.codec import CODEC, KinesisCodec
+from exactlyonce.connectors.kinesis.given_ranges import given_ranges
 from exactlyonce.connectors.kinesis.spec import KinesisSource
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.connectors.kinesis.dividing import ShardDivider
@@ -119,6 +121,13 @@ class KinesisRecords:
 
         place = Place.of(self._options())
         return ranges_between(place.client(), place.stream, place.named, stands, moments)
+
+    def ranges_given(self, session: Any, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+        """Return the ranges of shards that a person gives."""
+        from exactlyonce_spark.connectors.kinesis.records import Place
+
+        place = Place.of(self._options())
+        return given_ranges(place.client(), place.stream, place.named, given)
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""
