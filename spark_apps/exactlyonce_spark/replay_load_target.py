@@ -9,13 +9,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from exactlyonce.errors import ExactlyOnceError, Unreachable
+from exactlyonce.errors import ExactlyOnceError, Refused, Unreachable
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter, PreparedLoad, TwoPhaseTarget
 
 
 class NumberCommitted(ExactlyOnceError):
     """The sink has committed a load of the number that the next one of a replay was to have, or of a later one."""
+
+
+class ReplayNotInLedger(Refused):
+    """The sink has committed a load of a replay that the ledger does not know: the ledger went back."""
 
 
 class NotYet(Unreachable):

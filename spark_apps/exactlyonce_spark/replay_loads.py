@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from exactlyonce.errors import ExactlyOnceError, Refused, TransactionTooLong
+from exactlyonce.errors import ExactlyOnceError, TransactionTooLong
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, SinkChanged, decide_pieces
@@ -27,16 +27,12 @@ from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.load_outcome import outcome
-from exactlyonce_spark.replay_load_target import DecidesLoads, NotYet, NumberCommitted
+from exactlyonce_spark.replay_load_target import DecidesLoads, NotYet, NumberCommitted, ReplayNotInLedger
 from exactlyonce_spark.replay_outcome import ReplayOutcome
 from exactlyonce_spark.target import LoadState, PreparedLoad, TwoPhaseTarget, WritesAhead
 from exactlyonce_spark.tasks import committable_of
 
 log = logging.getLogger("exactlyonce.replay")
-
-
-class ReplayNotInLedger(Refused):
-    """The sink has committed a load of a replay that the ledger does not know: the ledger went back."""
 
 
 @dataclass

@@ -10,6 +10,7 @@ from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.failures import ending_of
+from exactlyonce_spark.replay_load_target import ReplayNotInLedger
 from exactlyonce_spark.target import DeadLetter
 
 
@@ -57,6 +58,8 @@ def looked_at_before(is_divided: bool) -> Iterator[None]:
     """
     try:
         yield
+    except ReplayNotInLedger:
+        raise  # that is no part's
     except Exception as problem:
         if is_divided and ending_of(problem, in_batch=True)[0] is Ending.REFUSED:
             raise PartMoved(str(problem)) from problem

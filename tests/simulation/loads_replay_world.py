@@ -21,7 +21,7 @@ from exactlyonce.ledger.restored import FoundPart, settle_restored
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange
 from exactlyonce_spark.load_labels import LoadLabels, ReplayLabels
-from exactlyonce_spark.replay_loads import ReplayNotInLedger
+from exactlyonce_spark.replay_load_target import ReplayNotInLedger
 from exactlyonce_spark.target import DeadLetter, LoadState, OpenLoad, PreparedLoad
 from tests.simulation.asked_resets import RESET
 from tests.simulation.numbered_loads import NumberedTarget, OneProducerTarget, ReplaysId

@@ -25,7 +25,7 @@ from exactlyonce_spark.connectors.kafka.sink_errors import KafkaRefuses
 from exactlyonce_spark.connectors.kafka.sink_target import KafkaTarget
 from exactlyonce_spark.load_labels import NO_EPOCH, LoadLabels, ReplayLabels, names_replay
 from exactlyonce_spark.replay import Replay
-from exactlyonce_spark.replay_loads import ReplayNotInLedger
+from exactlyonce_spark.replay_load_target import ReplayNotInLedger
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from tests.kafka_sink_world import TRANSACTIONAL_ID, KafkaWorld, MemoryTransactions
 from tests.ledgers import P0, P1, STREAM

@@ -20,8 +20,9 @@ from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import Epoch, Positions
 from exactlyonce_spark.load_labels import ReplayLabels
 from exactlyonce_spark.replay import Replay
-from exactlyonce_spark.replay_loads import ReplayNotInLedger
+from exactlyonce_spark.replay_load_target import ReplayNotInLedger
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
+from exactlyonce_spark.replay_records import failing_records, looked_at_before
 from exactlyonce_spark.target import LoadState
 from tests.ledgers import P0, P1, STREAM
 from tests.quarantined_batch import ENDS, Reader, held, pass_over_first_batch, with_status
@@ -288,3 +289,8 @@ def test_a_replay_that_another_has_overtaken_decides_its_load_under_the_next_num
     assert world.visible == QUARANTINED
     committed = [load.label for load in world.store.loads.values() if load.state is LoadState.COMMITTED]
     assert committed == [f"{LABELS.name}:1", f"{LABELS.name}:2"]
+
+
+def test_a_ledger_that_went_back_is_told_at_once_where_a_divider_has_looked_at_the_part() -> None:
+    with pytest.raises(ReplayNotInLedger), looked_at_before(is_divided=True), failing_records():
+        raise ReplayNotInLedger("the sink has committed load 1")
