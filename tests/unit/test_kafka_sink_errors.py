@@ -17,7 +17,7 @@ NAMED = Named("127.0.0.1:9", "rows", "exactlyonce:shop_orders:0123")
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [
-        (KafkaError._FENCED, TransactionGone, "a later driver has begun"),
+        (KafkaError._FENCED, TransactionGone, "a later driver or replay has begun"),
         (KafkaError.INVALID_PRODUCER_EPOCH, TransactionGone, "open for longer than sink.kafka.transactionTimeout"),
         (KafkaError.MSG_SIZE_TOO_LARGE, RowsNotTaken, "max.message.bytes"),
         (KafkaError.INVALID_RECORD, RowsNotTaken, "cleanup.policy"),

@@ -71,7 +71,8 @@ class Named:
         if code in ENDED:
             return TransactionGone(
                 f"{at} has ended the transaction of {self.transactional_id} ({said}): it was open for longer than "
-                "sink.kafka.transactionTimeout, or a later driver has begun. The next driver finds out what has been committed."
+                "sink.kafka.transactionTimeout, or a later driver or replay has begun. The next one finds out what has been "
+                "committed."
             )
         if code == KafkaError.INVALID_PRODUCER_ID_MAPPING:
             return IdForgotten(
