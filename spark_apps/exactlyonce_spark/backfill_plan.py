@@ -22,7 +22,7 @@ class RangesOfSession:
     """`ChoosesRanges.ranges_between` and `ranges_given` of a session."""
 
     between: Callable[[Positions, Moments], Found]
-    given: Callable[[Sequence[NamedSpan]], Found]
+    given: Callable[[Positions, Sequence[NamedSpan]], Found]
 
 
 def chosen_spans(ledger: Ledger, stream_id: str, order: BackfillOrder, ranges: RangesOfSession) -> Mapping[Span, str]:
@@ -40,7 +40,8 @@ def chosen_spans(ledger: Ledger, stream_id: str, order: BackfillOrder, ranges: R
     view = ledger.view(stream_id)
     if view is None:
         raise NothingToReplayInto(f"The ledger has no row of {stream_id}; start the stream first.")
-    found = ranges.given(named) if moments is None else ranges.between(view.landed.positions, moments)
+    stands = view.landed.positions
+    found = ranges.given(stands, named) if moments is None else ranges.between(stands, moments)
     ids = view.landed.origin_ids
     return {
         (partition, span): ids.get(partition.origin, "") for partition, spans in sorted(found.items()) for span in spans

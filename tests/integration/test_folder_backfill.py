@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from testbed.postgres import Postgres
 from tests.folder_rig import FolderRig
 from tests.integration.test_replay import replayed, statuses, warm
 
-pytestmark = pytest.mark.seconds(50)
+pytestmark = pytest.mark.seconds(60)
 
 EACH = 5
 NAME = "second-to-fifth"
@@ -59,6 +60,20 @@ def test_what_was_written_between_two_moments_lands_once_in_another_table_though
     assert rig.sql("select position from exactlyonce.offsets") == stood, "the stream stands where it stood"
     assert rig.counts() == Counter(rig.produced)
     assert statuses(rig) <= {"Replayed"}
+
+    ((folder,),) = rig.sql("select topic from exactlyonce.offsets")
+    rig.sql("create table orders_by_name (id bigint, customer text)")
+    given = [
+        json.dumps({folder: {"0": [first.name, last.name]}})
+        for first, last in ((files[1], files[2]), (late[0], late[0]))
+    ]
+    by_name = replayed(
+        rig, "--from", "ranges", *(word for text in given for word in ("--ranges", text)), "--into", "orders_by_name",
+        "--backfill", "by-name", "--yes",
+    )  # fmt: skip
+    assert by_name.exit_code == 0, by_name.output
+    named = Counter(number for (number,) in rig.sql("select id from orders_by_name"))
+    assert named == Counter(range(EACH, 3 * EACH)) + Counter(range(6 * EACH, 7 * EACH))
 
     files[2].unlink()
     gone = asked(rig, "--yes", backfill="another")

@@ -35,9 +35,9 @@ class Looks:
         """What a session's reader answers."""
         return RangesOfSession(self._between, self._given)
 
-    def _given(self, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+    def _given(self, stands: Positions, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
         self.count += 1
-        assert tuple(given) == (GIVEN,)
+        assert (stands, tuple(given)) == (Positions({P0: 0, P1: 0}), (GIVEN,))
         return {P0: (SPAN,)}
 
     def _between(self, stands: Positions, moments: Moments) -> Mapping[Partition, tuple[OffsetRange, ...]]:

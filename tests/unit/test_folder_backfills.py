@@ -89,10 +89,13 @@ def test_a_backfill_by_time_lands_each_range_once_whatever_effect_an_operator_di
     assert died > 6
 
 
-def test_a_backfill_of_ranges_by_hand_lands_each_once_whatever_effect_an_operator_dies_before() -> None:
+@pytest.mark.parametrize("source", [FILES, KINESIS], ids=["a folder", "a data stream"])
+def test_a_backfill_of_ranges_by_hand_lands_each_once_whatever_effect_an_operator_dies_before(
+    source: dict[str, Any],
+) -> None:
     has_died, died = True, 0
     while has_died:
-        made = by_hand()
+        made = by_hand(source)
         made.dies_before = died
         status = made.until_final()
         assert made.table == ONCE, f"died before effect {died}"
@@ -141,7 +144,6 @@ def test_a_dry_run_says_that_only_the_process_can_tell_and_starts_none() -> None
     [
         (world(KINESIS, into=None), "of source.kinesis, whose positions count no records"),
         (world(into=None), "of source.files, whose positions count no records"),
-        (by_hand(FILES), "of source.files, whose positions count no records"),
         (by_hand({}), "positions of source.kafka are numbers; write them as such (positions instead of named)"),
     ],
 )

@@ -7,9 +7,16 @@ from datetime import UTC, datetime
 
 import pytest
 
-from exactlyonce.connectors.files.source_between import is_between, ranges_between, require_all_there
+from exactlyonce.connectors.files.source_between import (
+    is_between,
+    named_files,
+    ranges_between,
+    ranges_of,
+    require_all_there,
+)
 from exactlyonce.connectors.files.source_position import LEFT_OUT, NOTHING_READ, SourceFile, after
 from exactlyonce.errors import NotBackfilled
+from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange
 
 MOMENTS = (datetime.fromtimestamp(2, UTC), datetime.fromtimestamp(4, UTC))
@@ -92,3 +99,56 @@ def test_a_backfill_of_which_a_file_is_missing_changed_or_has_not_landed_does_no
 ) -> None:
     with pytest.raises(NotBackfilled, match=words):
         require_all_there("lake", read, listed, MOMENTS)
+
+
+def named(*spans: tuple[str, str], folder: str = "lake") -> list[NamedSpan]:
+    return [NamedSpan(folder, "0", f"{begin}.json", f"{end}.json") for begin, end in spans]
+
+
+@pytest.mark.parametrize(
+    ("spans", "expected"),
+    [
+        ([("1", "1")], [(0, 1)]),
+        ([("2", "5")], [(1, 4)]),
+        ([("5", "5"), ("1", "2")], [(0, 2), (3, 4)]),
+        ([("1", "2"), ("3", "5")], [(0, 4)]),
+    ],
+)
+def test_files_are_named_by_the_first_and_the_last_one_in_the_order_in_which_they_were_read(
+    spans: list[tuple[str, str]], expected: list[tuple[int, int]]
+) -> None:
+    chosen, at = named_files("lake", READ, READ, named(*spans)), ends(READ)
+    assert ranges_of(READ, chosen.__contains__) == tuple(OffsetRange(at[begin], at[end]) for begin, end in expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "listed", "words"),
+    [
+        (
+            named(("1", "9")),
+            READ,
+            r"The stream has landed no file '9.json' of lake; name files by their paths below it",
+        ),
+        (named(("3", "2")), READ, "The stream has read 2.json before 3.json; name the one first that was read first"),
+        (named(("1", "2"), ("2", "3")), READ, r"Two ranges hold the same files: 2.json\. Name each file once"),
+        (named(("1", "2"), folder="sea"), READ, "is of sea, and the source is the folder lake"),
+        (named(("1", "3")), READ[1:], r"Of the files that are named of lake, files are gone: 1.json\. Put them back"),
+        (
+            named(("1", "3")),
+            [*READ[:2], replace(READ[2], size_bytes=11), READ[3]],
+            r"files have changed since the stream read them: 3.json \(11 bytes, was 10\)",
+        ),
+    ],
+)
+def test_files_that_cannot_be_read_again_as_they_were_keep_a_backfill_by_their_names_from_beginning(
+    given: list[NamedSpan], listed: list[SourceFile], words: str
+) -> None:
+    with pytest.raises(NotBackfilled, match=words):
+        named_files("lake", READ, listed, given)
+
+
+def test_a_file_that_was_left_out_at_the_start_is_not_backfilled_by_its_name() -> None:
+    read = [replace(READ[0], version=LEFT_OUT), *READ[1:]]
+    with pytest.raises(NotBackfilled, match=r"the stream left out at its start: 1.json\. A backfill"):
+        named_files("lake", read, READ, named(("1", "2")))
+    assert named_files("lake", read, READ[1:], named(("2", "2"))) == {READ[1]}

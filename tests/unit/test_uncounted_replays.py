@@ -74,13 +74,10 @@ def test_what_lies_between_two_moments_is_backfilled_from_a_folder_and_a_data_st
         ):
             assert "whose positions count no records" in (why_not_replayable(spec, asked) or "")
     named = Replayed.of_ranges(between=False, into_other=True, named=True)
-    reasons = [
-        why_not_replayable(parse_stream(document(source), "the test").spec, named) for source in (FILES, KINESIS)
-    ]
-    assert "or fill another table by the modification times of the files" in (reasons[0] or "")
-    assert reasons[1] is None
-    own = why_not_replayable(parse_stream(document(KINESIS), "the test").spec, Replayed.RANGES)
-    assert "or by positions as texts: --ranges with --into (named and into)" in (own or "")
+    for source, words in ((FILES, "by the paths of files"), (KINESIS, "by positions as texts")):
+        spec = parse_stream(document(source), "the test").spec
+        assert why_not_replayable(spec, named) is None
+        assert f"or {words}: --ranges with --into (named and into)" in (why_not_replayable(spec, Replayed.RANGES) or "")
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,7 @@ def _taken_by(source: object) -> tuple[Replayed, ...]:
     """What is replayed of a source whose positions count no records."""
     if not isinstance(source, BackfilledByTime):
         return (Replayed.FAILURES,)
-    by_hand = [Replayed.NAMED_INTO_OTHER] if source.positions_can_be_chosen else []
-    return (Replayed.FAILURES, Replayed.BETWEEN_INTO_OTHER, *by_hand)
+    return (Replayed.FAILURES, Replayed.BETWEEN_INTO_OTHER, Replayed.NAMED_INTO_OTHER)
 
 
 def _why_only_failures(source: object, name: str, asked: Replayed) -> str:
@@ -89,10 +88,9 @@ def _why_only_failures(source: object, name: str, asked: Replayed) -> str:
     instead = ""
     if isinstance(source, BackfilledByTime):
         instead = (
-            f", or fill another table by {source.backfilled_by}: --by-timestamp with --into (byTimestamp and into)"
+            f", or fill another table by {source.backfilled_by}: --by-timestamp with --into (byTimestamp and into), or by "
+            f"{source.ranges_named_by}: --ranges with --into (named and into)"
         )
-        if Replayed.NAMED_INTO_OTHER in _taken_by(source):
-            instead += ", or by positions as texts: --ranges with --into (named and into)"
     return (
         f"of {name}, whose positions count no records, this release replays what is in quarantine into the stream's own sink, "
         f"and no such ranges; leave --from ranges (spec.from.ranges of a StreamReplay) out{instead}"

@@ -15,7 +15,7 @@ MOST_GIVEN = 100
 """Ranges given by hand; each is compared with each other one."""
 MOST_PARTITION, MOST_POSITION = 2**31 - 1, 2**53 - 1
 
-PositionText = Annotated[str, Field(min_length=1, max_length=200)]
+PositionText = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class GivenRange(Model):
@@ -41,16 +41,20 @@ class GivenRange(Model):
 
 
 class NamedRange(Model):
-    """Records of one partition whose positions are texts, such as a shard of a data stream."""
+    """Records of one partition whose positions are texts: those of a shard of a data stream, or of files of a folder."""
 
-    origin: Annotated[str, Field(min_length=1, max_length=249)] = Field(description="The data stream.")
-    partition: Annotated[str, Field(min_length=1, max_length=249)] = Field(description="The shard.")
+    origin: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
+        description="The data stream, or the folder as `exactlyonce offsets` shows it."
+    )
+    partition: Annotated[str, Field(min_length=1, max_length=249)] = Field(description="The shard; 0 of a folder.")
     from_: PositionText = Field(
         alias="from",
         description="The position behind the record before the first one, as `exactlyonce offsets` shows positions; or "
-        "TRIM_HORIZON, for whatever the shard still holds.",
+        "TRIM_HORIZON, for whatever the shard still holds. Of a folder, the path of the first file below it.",
     )
-    until: PositionText = Field(description="The position behind the last record.")
+    until: PositionText = Field(
+        description="The position behind the last record. Of a folder, the path of the last file, which is among them."
+    )
 
     @property
     def span(self) -> NamedSpan:
@@ -82,8 +86,8 @@ class AskedRanges(Model):
     )
     named: Annotated[tuple[NamedRange, ...], Field(min_length=1, max_length=MOST_GIVEN)] | None = Field(
         None,
-        description="Ranges of a source whose partitions have names and whose positions count no records, with into; each "
-        "begins and ends behind a record that the source still holds.",
+        description="Ranges of a source whose positions count no records, with into. Those of a shard begin and end behind a "
+        "record that it still holds; those of a folder are files in the order in which the stream has read them.",
     )
     by_timestamp: Between | None = Field(
         None,

@@ -198,11 +198,11 @@ class TakesBackfills(TakesReplays, Protocol):
 class BackfilledByTime(Protocol):
     """A source whose positions count no records, of which a backfill finds by itself what lies between two moments."""
 
-    positions_can_be_chosen: ClassVar[bool]
-    """Whether a person can name positions, and so ranges of it."""
-
     backfilled_by: ClassVar[str]
     """What tells when a record was written, in words."""
+
+    ranges_named_by: ClassVar[str]
+    """What a person names a range by, in words."""
 
 
 class LedgerSpec(Protocol):

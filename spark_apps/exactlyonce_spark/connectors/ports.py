@@ -176,8 +176,10 @@ class ChoosesRanges(Protocol):
         """
         ...
 
-    def ranges_given(self, session: Any, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
-        """Return the ranges that a person gives by texts.
+    def ranges_given(
+        self, session: Any, stands: Positions, given: Sequence[NamedSpan]
+    ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+        """Return the ranges that a person gives by texts, of what the source holds or the stream has landed.
 
         Raises:
             NotBackfilled: if one is none of the source's, or cannot be read.

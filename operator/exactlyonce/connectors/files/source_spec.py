@@ -68,6 +68,7 @@ class FilesSource(Model):
     positions_count_records: ClassVar[bool] = False
     positions_can_be_chosen: ClassVar[bool] = False
     backfilled_by: ClassVar[str] = "the modification times of the files"
+    ranges_named_by: ClassVar[str] = "the paths of files"
     tasks_show_ranges: ClassVar[bool] = False
 
     path: SourcePath = Field(

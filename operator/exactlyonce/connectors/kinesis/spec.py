@@ -149,6 +149,7 @@ class KinesisSource(Model):
     positions_count_records: ClassVar[bool] = False
     positions_can_be_chosen: ClassVar[bool] = True
     backfilled_by: ClassVar[str] = "the arrival times of the records"
+    ranges_named_by: ClassVar[str] = "positions as texts"
     tasks_show_ranges: ClassVar[bool] = False
 
     stream_name: StreamName | None = Field(None, description="The data stream's name; it needs region.")

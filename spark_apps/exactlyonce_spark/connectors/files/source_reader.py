@@ -9,12 +9,11 @@ from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.api.format import Format, FormatType
-from exactlyonce.connectors.files.source_between import ranges_between, require_all_there
+from exactlyonce.connectors.files.source_between import named_files, ranges_between, ranges_of, require_all_there
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
-from exactlyonce.errors import NotBackfilled
 from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce.schema.moment import Moments
@@ -133,13 +132,20 @@ class FolderRecords:
             found[partition] = ranges_between(read, moments)
         return found
 
-    def ranges_given(self, session: Any, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
-        """Refuse: a position in a folder stands for what has been read, and nobody can choose one.
+    def ranges_given(
+        self, session: Any, stands: Positions, given: Sequence[NamedSpan]
+    ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+        """Return the ranges of the files that a person names."""
+        from exactlyonce_spark.connectors.files.source_records import Place
 
-        Raises:
-            NotBackfilled: always; the resource's rules refuse it before.
-        """
-        raise NotBackfilled(f"Positions in {self.spec.folder} cannot be chosen; name two moments")
+        place = Place.of(self._options(session))
+        listed = place.folder().files()
+        found: dict[Partition, tuple[OffsetRange, ...]] = {}
+        for partition, position in stands.items():
+            read = place.planner(FileLimit(1, 1)).files(NOTHING_READ, position)
+            chosen = named_files(partition.origin, read, listed, given)
+            found[partition] = ranges_of(read, chosen.__contains__)
+        return found
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""

@@ -122,7 +122,9 @@ class KinesisRecords:
         place = Place.of(self._options())
         return ranges_between(place.client(), place.stream, place.named, stands, moments)
 
-    def ranges_given(self, session: Any, given: Sequence[NamedSpan]) -> Mapping[Partition, tuple[OffsetRange, ...]]:
+    def ranges_given(
+        self, session: Any, stands: Positions, given: Sequence[NamedSpan]
+    ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
         """Return the ranges of shards that a person gives."""
         from exactlyonce_spark.connectors.kinesis.records import Place
 
