@@ -55,6 +55,7 @@ GOOD_IMAGE, BAD_IMAGE, DEFAULT_IMAGE = (
     "registry.example/default:1",
 )
 NOT_PULLABLE = str(Reason.IMAGE_NOT_PULLABLE)
+CRASHED = Ended("reaped", None, "It crashed.", str(Reason.CRASHED))
 
 
 @dataclass
