@@ -39,9 +39,10 @@ from exactlyonce.ledger.restored import FoundPart, settle_restored
 )
 @click.option(
     "--found",
-    metavar="ID[-END]",
+    metavar="RANGE",
     multiple=True,
-    help="With --ledger-restored: a range that the sink has, or its part before the position END; may be repeated.",
+    help="With --ledger-restored: a range that the sink has, by its id, or a part of one as BATCH/PARTITION/FROM-UNTIL; repeat "
+    "it for more.",
 )
 @BY
 @NAME
