@@ -221,6 +221,7 @@ def test_ranges_whose_positions_are_texts_are_told_from_numbers_and_from_what_is
         ('{"orders":["1","2"]}',),
         ('{"orders":{"0":["1","2"]}',),
         (texts[0], '{"orders":{"0":[100,200]}}'),
+        ('{"orders":{"a":["1","2"],"b":["1","2"]}}', '{"orders":{"0":[100,200]}}'),
     ):
         with pytest.raises(RangesUnreadable, match=r"--ranges names no ranges \(.+\); write the first position"):
             named_spans(wrong)

@@ -40,22 +40,23 @@ def named_spans(given: Sequence[str]) -> tuple[NamedSpan, ...]:
         RangesUnreadable: if some positions are texts and others are not.
     """
     spans: list[NamedSpan] = []
-    for text in given:
-        if '["' not in "".join(text.split()):
-            continue  # numbers, or what is refused as such
+    texts = [text for text in given if '["' in "".join(text.split())]  # others have numbers, or are refused as such
+    if texts and len(texts) < len(given):
+        raise RangesUnreadable(_unreadable("some positions are texts and others are not"))
+    for text in texts:
         try:
             found = [
                 NamedSpan(origin, partition, *span)
                 for origin, partitions in json.loads(text).items()
                 for partition, span in partitions.items()
             ]
-        except (AttributeError, TypeError, ValueError) as problem:
+        except (AttributeError, TypeError):
+            raise RangesUnreadable(_unreadable("it does not have two positions for each partition")) from None
+        except ValueError as problem:
             raise RangesUnreadable(_unreadable(str(problem))) from None
         if not all(isinstance(it, str) for span in found for it in (span.begin, span.end)):
             raise RangesUnreadable(_unreadable("some positions are texts and others are not"))
         spans += found
-    if spans and len(spans) < len(given):
-        raise RangesUnreadable(_unreadable("some positions are texts and others are not"))
     return tuple(spans)
 
 
