@@ -126,8 +126,8 @@ class LoadsOfReplay:
         return ReplayNotInLedger(
             f"{problem}, and the ledger counts {count} loads of replays of {stream_id}: it was restored to an earlier state, "
             "or a failover took its latest transactions. The sink may have records of ranges that the ledger has in "
-            "quarantine, so nothing is replayed. Look for them in the sink, name what it has by `exactlyonce failures settle` "
-            "with --ledger-restored and --found, and replay the rest"
+            "quarantine (`exactlyonce failures` lists them), so nothing is replayed. Look for these records in the sink, name "
+            "what it has by `exactlyonce failures settle` with --ledger-restored and --found, and replay the rest"
         )
 
     def decide(self, pieces: Sequence[Piece], load: PreparedLoad, records: int) -> None:

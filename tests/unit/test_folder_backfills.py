@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -74,28 +74,14 @@ def by_hand(source: dict[str, Any] = KINESIS, **spec: Any) -> FolderBackfills:
 ONCE = {(row.partition, row.from_offset): 1 for row in PARTS}
 
 
+@pytest.mark.parametrize("made_of", [world, by_hand], ids=["by time", "by hand"])
 @pytest.mark.parametrize("source", [FILES, KINESIS], ids=["a folder", "a data stream"])
-def test_a_backfill_by_time_lands_each_range_once_whatever_effect_an_operator_dies_before(
-    source: dict[str, Any],
+def test_a_backfill_lands_each_range_once_whatever_effect_an_operator_dies_before(
+    source: dict[str, Any], made_of: Callable[[dict[str, Any]], FolderBackfills]
 ) -> None:
     has_died, died = True, 0
     while has_died:
-        made = world(source)
-        made.dies_before = died
-        status = made.until_final()
-        assert made.table == ONCE, f"died before effect {died}"
-        assert (status.phase, status.message) == (ReplayPhase.SUCCEEDED, "2 of 2 ranges have landed.")
-        has_died, died = made.has_died, died + 1
-    assert died > 6
-
-
-@pytest.mark.parametrize("source", [FILES, KINESIS], ids=["a folder", "a data stream"])
-def test_a_backfill_of_ranges_by_hand_lands_each_once_whatever_effect_an_operator_dies_before(
-    source: dict[str, Any],
-) -> None:
-    has_died, died = True, 0
-    while has_died:
-        made = by_hand(source)
+        made = made_of(source)
         made.dies_before = died
         status = made.until_final()
         assert made.table == ONCE, f"died before effect {died}"

@@ -41,7 +41,7 @@ class GivenRange(Model):
 
 
 class NamedRange(Model):
-    """Records of one partition whose positions are texts: those of a shard of a data stream, or of files of a folder."""
+    """Records of one partition, given by texts: positions in a shard of a data stream, or paths of files of a folder."""
 
     origin: Annotated[str, Field(min_length=1, max_length=1000)] = Field(
         description="The data stream, or the folder as `exactlyonce offsets` shows it."
@@ -58,7 +58,7 @@ class NamedRange(Model):
 
     @property
     def span(self) -> NamedSpan:
-        """The same as those take it who look it up."""
+        """The range in the form in which a source looks it up."""
         return NamedSpan(self.origin, self.partition, self.from_, self.until)
 
 

@@ -57,7 +57,7 @@ def _offsets(span: NamedSpan) -> OffsetRange:
     try:
         begin, end = from_text(span.begin), from_text(span.end)
     except MalformedPosition as problem:
-        raise NotBackfilled(f"The range of shard {span.partition} is not to be read: {problem}") from None
+        raise NotBackfilled(f"The range of shard {span.partition} cannot be read: {problem}") from None
     if begin >= end:
         raise NotBackfilled(f"The range {span} ends where it begins, or before")
     return OffsetRange(begin, end)

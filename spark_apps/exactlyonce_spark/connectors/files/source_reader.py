@@ -12,7 +12,7 @@ from exactlyonce.api.format import Format, FormatType
 from exactlyonce.connectors.files.source_between import named_files, ranges_between, ranges_of, require_all_there
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
-from exactlyonce.connectors.files.source_position import NOTHING_READ
+from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile
 from exactlyonce.connectors.files.source_spec import CleanSource, FilesSource
 from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
@@ -121,31 +121,29 @@ class FolderRecords:
         self, session: Any, stands: Positions, moments: Moments
     ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
         """Return the ranges of the files that were last written to between two moments."""
-        from exactlyonce_spark.connectors.files.source_records import Place
-
-        place = Place.of(self._options(session))
-        listed = place.folder().files()
-        found: dict[Partition, tuple[OffsetRange, ...]] = {}
-        for partition, position in stands.items():
-            read = place.planner(FileLimit(1, 1)).files(NOTHING_READ, position)
-            require_all_there(self.spec.folder, read, listed, moments)
-            found[partition] = ranges_between(read, moments)
-        return found
+        read, listed = self._files(session, stands)
+        for files in read.values():
+            require_all_there(self.spec.folder, files, listed, moments)
+        return {partition: ranges_between(files, moments) for partition, files in read.items()}
 
     def ranges_given(
         self, session: Any, stands: Positions, given: Sequence[NamedSpan]
     ) -> Mapping[Partition, tuple[OffsetRange, ...]]:
         """Return the ranges of the files that a person names."""
+        read, listed = self._files(session, stands)
+        chosen = {it: named_files(it.origin, files, listed, given) for it, files in read.items()}
+        return {partition: ranges_of(files, chosen[partition].__contains__) for partition, files in read.items()}
+
+    def _files(
+        self, session: Any, stands: Positions
+    ) -> tuple[Mapping[Partition, Sequence[SourceFile]], Sequence[SourceFile]]:
+        """Return the files that the stream has landed, in the order in which they were read, and those that are there now."""
         from exactlyonce_spark.connectors.files.source_records import Place
 
         place = Place.of(self._options(session))
         listed = place.folder().files()
-        found: dict[Partition, tuple[OffsetRange, ...]] = {}
-        for partition, position in stands.items():
-            read = place.planner(FileLimit(1, 1)).files(NOTHING_READ, position)
-            chosen = named_files(partition.origin, read, listed, given)
-            found[partition] = ranges_of(read, chosen.__contains__)
-        return found
+        planner = place.planner(FileLimit(1, 1))
+        return {partition: planner.files(NOTHING_READ, position) for partition, position in stands.items()}, listed
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""
