@@ -125,10 +125,9 @@ class ParquetMerger:
         )
 
 
-def footer_of(place: Path, *, with_spans: bool) -> tuple[int, tuple[PositionSpan, ...]]:
-    """Return how many rows a file on this machine holds, and the positions that its statistics tell, if they are wanted."""
-    footer = _pyarrow_parquet().read_metadata(place)
-    return int(footer.num_rows), spans_of(footer) if with_spans else ()
+def footer_of(place: Path) -> Any:
+    """Return the footer of a file on this machine, as pyarrow has it."""
+    return _pyarrow_parquet().read_metadata(place)
 
 
 def united(files: Iterable[DataFile]) -> tuple[PositionSpan, ...]:

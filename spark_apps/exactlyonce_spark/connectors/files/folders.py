@@ -42,6 +42,17 @@ class FileFound:
     """What the file system itself says of it."""
 
 
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a data file says of itself; text formats say nothing."""
+
+    rows: int | None = None
+    spans: Spans = ()
+    """The source positions that its statistics tell."""
+    without_dictionary: frozenset[str] = frozenset()
+    """The columns of a Parquet file, by their paths, whose values are in no dictionary."""
+
+
 class Folder(Protocol):
     """The files below one location. Paths are those from the location on."""
 
@@ -49,8 +60,8 @@ class Folder(Protocol):
         """Yield each file below a folder, by path; checksums are left out."""
         ...
 
-    def footer(self, file: FileFound) -> tuple[int | None, Spans]:
-        """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
+    def footer(self, file: FileFound) -> Footer:
+        """Return what a file says of itself."""
         ...
 
     def make_folder(self, folder: str) -> None:

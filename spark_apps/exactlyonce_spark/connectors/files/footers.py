@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from exactlyonce.connectors.files.columns import OFFSET, ORIGIN, PARTITION
 from exactlyonce.connectors.files.spec import FileFormat
 from exactlyonce.positions.spans import PositionSpan
-from exactlyonce_spark.connectors.files.folders import Spans
+from exactlyonce_spark.connectors.files.folders import Footer, Spans
 
 
 class Footers:
@@ -28,19 +28,20 @@ class Footers:
         self._parquet = jvm.org.apache.parquet.hadoop.ParquetFileReader
         self._parquet_file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile
 
-    def read(self, status: Any) -> tuple[int | None, Spans]:
-        """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
+    def read(self, status: Any) -> Footer:
+        """Return what a file says of itself; which columns have no dictionary would be a call of py4j for each of them."""
         if self._format is FileFormat.ORC:
             reader = self._orc.createReader(status.getPath(), self._orc.readerOptions(self._conf))
             try:
-                return int(reader.getNumberOfRows()), ()
+                return Footer(int(reader.getNumberOfRows()))
             finally:
                 reader.close()
         if self._format is not FileFormat.PARQUET:
-            return None, ()
+            return Footer()
         reader = self._parquet.open(self._parquet_file.fromStatus(status, self._conf))
         try:
-            return int(reader.getRecordCount()), self._spans(reader.getFooter()) if self._with_spans else ()
+            spans = self._spans(reader.getFooter()) if self._with_spans else ()
+            return Footer(int(reader.getRecordCount()), spans)
         finally:
             reader.close()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from exactlyonce_spark.connectors.files.folders import FileFound, Spans, not_renamed
+from exactlyonce_spark.connectors.files.folders import FileFound, Footer, not_renamed
 from exactlyonce_spark.connectors.files.footers import Footers
 
 
@@ -29,8 +29,8 @@ class HadoopFolder:
             files.append(self._found(found.next()))
         yield from sorted(files, key=lambda file: file.path)
 
-    def footer(self, file: FileFound) -> tuple[int | None, Spans]:
-        """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
+    def footer(self, file: FileFound) -> Footer:
+        """Return what a file says of itself."""
         return self._footers.read(file.status)
 
     def make_folder(self, folder: str) -> None:

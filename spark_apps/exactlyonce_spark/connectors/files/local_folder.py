@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from exactlyonce.connectors.files.parquet import footer_of
+from exactlyonce.connectors.files.parquet import footer_of, spans_of
 from exactlyonce.connectors.files.spec import FileFormat
-from exactlyonce_spark.connectors.files.folders import FileFound, Spans, not_renamed
+from exactlyonce_spark.connectors.files.dictionaries import without_dictionary
+from exactlyonce_spark.connectors.files.folders import FileFound, Footer, not_renamed
 from exactlyonce_spark.crash_points import reached
 
 
@@ -32,18 +33,20 @@ class LocalFolder:
         for place in sorted(found):
             yield self._found(place)
 
-    def footer(self, file: FileFound) -> tuple[int | None, Spans]:
-        """Return how many rows a file holds, and the positions that its statistics tell; text formats tell neither."""
+    def footer(self, file: FileFound) -> Footer:
+        """Return what a file says of itself."""
         place = self._root / file.path
         match self._format:
             case FileFormat.PARQUET:
-                return footer_of(place, with_spans=self._with_spans)
+                found = footer_of(place)
+                spans = spans_of(found) if self._with_spans else ()
+                return Footer(int(found.num_rows), spans, without_dictionary(found))
             case FileFormat.ORC:
                 import pyarrow.orc
 
-                return int(pyarrow.orc.ORCFile(place).nrows), ()
+                return Footer(int(pyarrow.orc.ORCFile(place).nrows))
             case FileFormat.JSON | FileFormat.CSV:
-                return None, ()
+                return Footer()
 
     def make_folder(self, folder: str) -> None:
         """Make a folder and those above it."""

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession, functions
 
 from exactlyonce.connectors.files.manifest import WRITING, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce_spark.connectors.files.dictionaries import Dictionaries
 from exactlyonce_spark.connectors.files.exact_values import OPTIONS, checked
 from exactlyonce_spark.connectors.files.failures import FAILURES
 from exactlyonce_spark.connectors.files.folders import Folder, RowsMissing, holds_rows, told_if_unwritable
@@ -38,6 +39,7 @@ class SparkFileWriter:
     session_settings: Mapping[str, str] = field(default_factory=dict)
     """What Spark's writer is told by settings of the query's own session, and by no option."""
     bytes_per_row: float | None = None
+    _dictionaries: Dictionaries = field(default_factory=Dictionaries)
     _folder: Folder | None = None
     """Where the files are, opened once: for a bucket the JVM is asked for its classes, which takes as long as a small file."""
 
@@ -109,7 +111,7 @@ class SparkFileWriter:
         options = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", **OPTIONS[self.sink.format]}
         if self.bytes_per_row:
             options["maxRecordsPerFile"] = str(max(1, math.ceil(self.sink.target_file_bytes / self.bytes_per_row)))
-        return options
+        return options | self._dictionaries.options()
 
     def _opened(self, session: SparkSession) -> Folder:
         if self._folder is None:
@@ -125,9 +127,11 @@ class SparkFileWriter:
         for file in folder.files_below(place):
             if not holds_rows(file.path.removeprefix(f"{place}/")):
                 continue  # it goes with the attempt's folder
-            rows, spans = folder.footer(file)
+            footer = folder.footer(file)
+            rows, spans = footer.rows, footer.spans
             if rows == 0:
                 continue
+            self._dictionaries.saw(footer)
             if self.in_place:
                 yield DataFile(file.path, file.size_bytes, file.modified_milliseconds, rows, spans)
                 continue
