@@ -15,6 +15,8 @@ from exactlyonce.positions.named_spans import NamedSpan
 from exactlyonce.positions.ranges import OffsetRange
 from exactlyonce.schema.moment import Moments, first_milliseconds
 
+_ONLY_PARTITION = "0"
+
 
 def ranges_between(read: Iterable[SourceFile], moments: Moments) -> tuple[OffsetRange, ...]:
     """Return the ranges of the files that were last written to between two moments, of all that were read, in their order."""
@@ -79,6 +81,10 @@ def named_files(
     for span in given:
         if span.origin != folder:
             raise NotBackfilled(f"The range {span} is of {span.origin}, and the source is the folder {folder}")
+        if span.partition != _ONLY_PARTITION:
+            raise NotBackfilled(
+                f"The range {span} is of partition {span.partition}, and a folder has the partition {_ONLY_PARTITION} alone"
+            )
         if unknown := [name for name in (span.begin, span.end) if name not in places]:
             raise NotBackfilled(
                 f"The stream has landed no file {unknown[0]!r:.200} of {folder}; name files by their paths below it, as the "
