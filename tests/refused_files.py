@@ -48,6 +48,24 @@ REFUSED_FILES = (
         "partitionBy may not name a column of the source position",
     ),
     Refused(
+        "a former query's output without the log that readers follow",
+        {"spec.sink": {"files": {"path": "/lake/orders", "manifest": "None", "continueAfterBatch": 12}}},
+        "spec.sink.files",
+        "continueAfterBatch needs manifest: SparkMetadata",
+    ),
+    Refused(
+        "a former query's output with positions, which its rows do not have",
+        {"spec.sink": {"files": {"path": "/lake/orders", "includePositions": True, "continueAfterBatch": 12}}},
+        "spec.sink.files",
+        "continueAfterBatch needs manifest: SparkMetadata",
+    ),
+    Refused(
+        "a former query's output behind a batch that cannot be",
+        {"spec.sink": {"files": {"path": "/lake/orders", "continueAfterBatch": -1}}},
+        "spec.sink.files.continueAfterBatch",
+        "greater than or equal to 0",
+    ),
+    Refused(
         "files at a path on S3 without a folder",
         {"spec.sink": {"files": {"path": "s3a://lake"}}},
         "spec.sink.files.path",

@@ -12,8 +12,9 @@ from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import AlreadyExists, Created, FileMissing, FolderStore
 from exactlyonce.connectors.files.connector import FILES
+from exactlyonce.connectors.files.manifest import MARKER
 from exactlyonce.connectors.files.spec import FilesSink
-from exactlyonce.connectors.files.tenancy import MARKER, PathNotWritable, Tenant, take_place
+from exactlyonce.connectors.files.tenancy import PathNotWritable, Tenant, take_place
 from exactlyonce.errors import SecretMissing, StoreForbidden, StoreUnreachable
 from testbed.s3 import S3
 from tests.s3_stores import BUCKET, login_of, service_of

@@ -31,7 +31,7 @@ class FilesReplayWorld(ReplayWorld):
 
     def target_of(self, process: Process) -> FilesReplayTarget:
         """Return the folder as a replay writes to it."""
-        sink = FilesSink(path=self.output.location)
+        sink = FilesSink(path=self.output.location, continue_after_batch=self.former_batch)
         folder = PreparedFolderOfReplay(sink, self.output, self.ledger(), STREAM_ID, _columns=dict(COLUMNS))
         return folder.with_writer(Writer(self.output), process.name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -46,6 +47,8 @@ class Output(MemoryStore):
         self.fate: Callable[[], str] = lambda: "answered"
         self.under_way: list[Callable[[], object]] = []
         self.seen: Counter[Hashable] = Counter()
+        self.former: Counter[Hashable] = Counter()
+        """The rows of a query of Spark's own that had written the folder before the stream."""
         self.batches_when_seen: dict[str, int] = {}
 
     def write(self, path: str, rows: tuple[Hashable, ...]) -> DataFile:
@@ -135,6 +138,34 @@ class Output(MemoryStore):
         return seen
 
 
+def former_output(world: SimulatedWorld) -> int | None:
+    """Return the latest batch of a query of Spark's own that has written the folder before, in some of the seeds.
+
+    It is drawn apart, so that the seed's other draws stay.
+    """
+    dice = random.Random(f"former output {world.seed}")
+    has_one = world.scenario.manifest and world.continues_output and dice.random() < 0.3
+    return dice.randint(0, 6) if has_one else None
+
+
+def write_former_output(world: SimulatedWorld) -> None:
+    """Write what that query has left behind; it has died once between a file and its entry."""
+    if world.former_batch is None:
+        return
+    output, latest = world.output, world.former_batch
+    lines: list[str] = []
+    for number in range(latest + 2):
+        path = f"part-00000-{number:08x}-0000-4000-8000-000000000000-c000.snappy.parquet"
+        row = ("former", number)
+        output.files[path], output.rows[path] = repr(row).encode(), (row,)
+        if number <= latest:
+            lines.append(spark_log.line_of(DataFile(path, len(output.files[path]), 0), output.location))
+            entry = lines if spark_log.is_compaction(number) else lines[-1:]
+            output.files[f"{FOLDER}/{name_of(number)}"] = spark_log.render(entry)
+            output.former[row] += 1
+    output.seen = output.former.copy()
+
+
 class Writer:
     """Writes each batch into a file for every three rows."""
 
@@ -161,7 +192,7 @@ def target_of(world: SimulatedWorld, stream: StreamRow) -> FilesTarget:
 
 def tenant_of(world: SimulatedWorld) -> Tenant:
     """Return whose the folder is: an orphan is looked for with the ledger that it was written with, or not at all."""
-    return Tenant(STREAM_ID, world.ledger().identity(), "Parquet", (), "SparkMetadata")
+    return Tenant(STREAM_ID, world.ledger().identity(), "Parquet", (), "SparkMetadata", world.former_batch)
 
 
 def has_files(world: SimulatedWorld) -> bool:
@@ -176,7 +207,7 @@ def note_what_is_shown(world: SimulatedWorld) -> None:
         return
     _note_what_is_not_taken_over(world)
     visible = world.output.visible()
-    too_many = visible - world.database.tables.target
+    too_many = visible - world.database.tables.target - world.output.former
     if too_many:
         world.wrong.append(f"visible and not landed: {sorted(map(str, too_many))}")
     too_few = world.output.seen - visible

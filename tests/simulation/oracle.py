@@ -72,7 +72,9 @@ def run_seed(
 
 def _require_code_that_runs(world: SimulatedWorld) -> None:
     ended = [driver.problem for drivers in world.drivers.values() for driver in drivers]
-    ended += [actor.error for process in (*world.operators, *world.compactors) for actor in process.actors]
+    ended += [
+        actor.error for process in (*world.operators, *world.compactors, *world.cleaners) for actor in process.actors
+    ]
     # A task's error is the cause of its driver's.
     causes = [cause for problem in ended for cause in _causes_of(problem)]
     wrong = next((cause for cause in causes if isinstance(cause, TypeError | AttributeError | NameError)), None)
@@ -88,6 +90,7 @@ def _causes_of(problem: BaseException | None) -> Iterator[BaseException]:
 
 
 def _run(world: SimulatedWorld) -> None:
+    manifest.write_former_output(world)
     chaos = _chaos_of(world)
     chaos.reset = asks
     for number in range(world.scenario.operators):
@@ -196,7 +199,7 @@ def _check_life(world: SimulatedWorld) -> None:
 
 def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:
     """A stream that continues has shown its readers all that has landed; one that halted shows the rest when it continues."""
-    visible = world.output.visible() if world.scenario.manifest else Counter()
+    visible = world.output.visible() - world.output.former if world.scenario.manifest else Counter()
     if world.scenario.manifest and not is_halted(world) and visible + manifest.not_taken_over(world) != counts:
         raise Violation(f"readers do not see what has landed: {visible} and not {counts}")
     if world.scenario.manifest and manifest.files_lost(world) and not world.journal.has_struck({"restore"}):

@@ -36,6 +36,8 @@ class RequestedSpec:
     delivery: Delivery = Delivery.EXACTLY_ONCE
     quarantine: bool = False
     bisect: bool = False
+    former_batch: int | None = None
+    """The latest batch of a query whose output the stream continues."""
 
     @property
     def plan(self) -> str:
@@ -55,7 +57,11 @@ def of_poison(requested: RequestedSpec) -> dict[str, object]:
 @cache  # a parsed resource is frozen, there are few, and parsing one costs more than a pass over it
 def resource(requested: RequestedSpec, on_truncated: str) -> Stream:
     """Return the resource as a person would have written it."""
-    postgres = {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(requested.commit)}
+    sink: dict[str, object] = {
+        "postgres": {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(requested.commit)}
+    }
+    if requested.former_batch is not None:
+        sink = {"files": {"path": "/output", "continueAfterBatch": requested.former_batch}}
     return parse_stream(
         {
             "apiVersion": "exactlyonce.dev/v1alpha1",
@@ -71,7 +77,7 @@ def resource(requested: RequestedSpec, on_truncated: str) -> Stream:
                     },
                     "format": {"schema": "id BIGINT"},
                 },
-                "sink": {"postgres": postgres},
+                "sink": sink,
                 "checkpoint": {"local": {"path": MemoryStore.location}},
                 "recovery": {"onSourceTruncated": on_truncated, **of_poison(requested)},
             },

@@ -187,6 +187,8 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "replaced_files_are_removed_while_they_are_shown": Scenario.with_manifest,
     "batches_are_merged_that_spark_shows_one_by_one": Scenario.with_manifest,
     "sparks_log_is_begun_with_the_first_batch": Scenario.with_manifest,
+    "a_former_query_does_not_count_for_the_first_number": Scenario.with_manifest,
+    "files_of_a_former_query_are_orphans": Scenario.with_manifest,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_taken_batch_counts_as_landed": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
     "a_generation_is_published_over_a_taken_batch": lambda drawn: _few("failover", "kill driver", "lose checkpoint")(

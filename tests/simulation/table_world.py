@@ -23,6 +23,7 @@ _CUT = "cut at commit"
 class TableWorld(SimulatedWorld):
     """Everything of one seed."""
 
+    continues_output = False
     errors: Mapping[type[BaseException], frozenset[str]] = {
         **ERRORS,
         LedgerBehindTable: frozenset({"restore"}),

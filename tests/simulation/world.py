@@ -57,6 +57,8 @@ class SimulatedWorld(SourceAndSink):
     positions_count_records = True
     asks_again = False
     two_phases = False
+    continues_output = True
+    """Whether its folder of files may have been written before the stream by a query of Spark's own."""
     most_chaos_steps = 1500
     errors: Mapping[type[BaseException], frozenset[str]] = ERRORS
     """What can end a driver or a pass, and by which hazards."""
@@ -105,6 +107,7 @@ class SimulatedWorld(SourceAndSink):
         self.database = self._made_database(self._hooks(step))
         self.output = manifest.Output(step)
         self.output.shown = partial(manifest.note_what_is_shown, self)
+        self.former_batch = manifest.former_output(self)
         self.database.rows_of = self.output.counted
         self.database.how_keyed = self.random.choice(list(HowKeyed))
         self.database.synchronous_commit = "synchronous_commit off" not in self.scenario.hazards
@@ -322,7 +325,7 @@ class SimulatedWorld(SourceAndSink):
     def requested(self) -> RequestedSpec:
         """The resource as it is now."""
         asked = (self.scenario.quarantine, self.scenario.bisect)
-        now = (self.named, self.commit, self.limit, self.annotations, self.delivery, *asked)
+        now = (self.named, self.commit, self.limit, self.annotations, self.delivery, *asked, self.former_batch)
         if self._latest_requested is None or self._latest_requested[0] != now:
             self._latest_requested = now, RequestedSpec(*now)
         return self._latest_requested[1]

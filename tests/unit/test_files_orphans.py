@@ -10,11 +10,11 @@ import pytest
 
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES, FilesFolder
-from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Manifest, Write
+from exactlyonce.connectors.files.manifest import MARKER, WRITING, Author, DataFile, Manifest, Write
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FilesSink
-from exactlyonce.connectors.files.tenancy import MARKER, PathOfAnother, Tenant, take_place
+from exactlyonce.connectors.files.tenancy import PathOfAnother, Tenant, take_place
 from exactlyonce.ledger.fence import claim_epoch, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.rows import DatabaseIdentity

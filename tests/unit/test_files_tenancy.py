@@ -11,11 +11,10 @@ import pytest
 
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.store import Entry
-from exactlyonce.connectors.files.manifest import WRITING, Author, DataFile, Manifest, ManifestUnreadable, Write
+from exactlyonce.connectors.files.manifest import MARKER, WRITING, Author, DataFile, Manifest, ManifestUnreadable, Write
 from exactlyonce.connectors.files.orphans import orphans
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.connectors.files.tenancy import (
-    MARKER,
     FilesLost,
     PathNotWritable,
     PathOfAnother,

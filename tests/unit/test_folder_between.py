@@ -132,7 +132,11 @@ def test_files_are_named_by_the_first_and_the_last_one_in_the_order_in_which_the
         (named(("3", "2")), READ, "The stream has read 2.json before 3.json; name the one first that was read first"),
         (named(("1", "2"), ("2", "3")), READ, r"Two ranges hold the same files: 2.json\. Name each file once"),
         (named(("1", "2"), folder="sea"), READ, "is of sea, and the source is the folder lake"),
-        (named(("1", "2"), partition="1"), READ, r"lake-1 \[.*\) is of partition 1, and a folder has the partition 0 alone"),
+        (
+            named(("1", "2"), partition="1"),
+            READ,
+            r"lake-1 \[.*\) is of partition 1, and a folder has the partition 0 alone",
+        ),
         (named(("1", "3")), READ[1:], r"Of the files that are named of lake, files are gone: 1.json\. Put them back"),
         (
             named(("1", "3")),

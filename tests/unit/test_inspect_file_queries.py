@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.cli.main import main
+from exactlyonce.connectors.files.tenancy import Tenant, take_place
+from exactlyonce.errors import Refused
 from tests.file_queries import made, states
 from tests.inspected import FAILS, READERS_FAIL, RESTARTS
 
@@ -210,3 +213,57 @@ def test_a_batch_that_no_compaction_holds_is_not_told(tmp_path: Path) -> None:
 def test_the_next_compaction_follows_from_the_two_that_were(tmp_path: Path) -> None:
     output = inspected(made("by-three", tmp_path))[1]["output"]
     assert output["nextCompaction"] == 8
+
+
+CONTINUES: dict[str, int | None] = {
+    "by-three": None,
+    "older-compact-missing": None,
+    "sink-behind": 10,
+    "planned": 11,
+    "source-last-missing": 11,
+    "two-sources": 2,
+    "stateful": 4,
+}
+"""Behind which batch a stream continues, where it is not 12; None where it cannot, as in any log that is not whole."""
+
+
+@pytest.mark.parametrize("state", states())
+def test_what_it_says_of_continuing_is_what_a_stream_takes_and_nothing_else(tmp_path: Path, state: str) -> None:
+    folder = made(state, tmp_path)
+    found = inspected(folder)[1]["output"]
+    expected = None if state in READERS_FAIL else CONTINUES.get(state, 12)
+    assert found["continueAfterBatch"] == expected
+    store = LocalLogStore(str(folder / "output"))
+    said = found["latest"] if expected is None else expected
+    tenant = Tenant("shop/orders", "ledger-1", "Json", (), "SparkMetadata", said)
+    if expected is None:
+        with pytest.raises(Refused):
+            take_place(store, tenant)
+    else:
+        take_place(store, tenant)
+
+
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        (
+            "equal",
+            "continueAfterBatch: 12 a stream continues here, once the query has ended for good. It has to start where",
+        ),
+        (
+            "sink-behind",
+            "It has to start where batch 10 ends, as the checkpoint planned it: that is what readers are shown.",
+        ),
+        ("dropped", "This checkpoint does not say where batch 12 of the log ends: find out from the rows"),
+    ],
+)
+def test_a_person_is_told_how_a_stream_continues(tmp_path: Path, state: str, words: str) -> None:
+    folder = made(state, tmp_path)
+    told = CliRunner().invoke(main, ["inspect", str(folder / "output"), "--checkpoint", str(folder / "checkpoint")])
+    assert words in told.stdout
+
+
+def test_without_a_checkpoint_a_person_is_told_to_compare_first(tmp_path: Path) -> None:
+    told = CliRunner().invoke(main, ["inspect", str(made("equal", tmp_path) / "output")])
+    assert "continueAfterBatch: 12" in told.stdout
+    assert "compare the folder with the query's checkpoint (--checkpoint) first." in told.stdout

@@ -13,7 +13,8 @@ from exactlyonce.checkpoint import store as limits
 from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_conditions import PROBE
-from exactlyonce.connectors.files.tenancy import MARKER, PathOfAnother, Tenant, take_place
+from exactlyonce.connectors.files.manifest import MARKER
+from exactlyonce.connectors.files.tenancy import PathOfAnother, Tenant, take_place
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3Place
 

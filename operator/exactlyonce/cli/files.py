@@ -18,6 +18,7 @@ from exactlyonce.cli.cluster_commands import OUTPUT, of_a_cluster
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.files_compaction import show_compaction
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
+from exactlyonce.connectors.specs import ContinuesOutput
 from exactlyonce.errors import Refused
 from exactlyonce.launch.secrets import read_secret
 from exactlyonce.ledger.port import Ledger
@@ -47,8 +48,11 @@ class OpenedFiles:
     in_pods: bool
 
     def landed(self) -> tuple[LandedFile, ...]:
-        """Return the files that the ledger names."""
-        return file_sink(self.stream.spec).landed(self.stream.spec.sink.spec, self.ledger, self.stream.stream_id)
+        """Return the files that the ledger names, behind those of a query of Spark's own that the stream continues."""
+        sink = self.stream.spec.sink.spec
+        found = file_sink(self.stream.spec).landed(sink, self.ledger, self.stream.stream_id)
+        has_former = isinstance(sink, ContinuesOutput) and sink.continue_after_batch is not None
+        return (*self.folder().former(), *found) if has_former else found
 
     def folder(self) -> OutputFolder:
         """Return the folder that the stream writes to.
@@ -101,7 +105,9 @@ def files(
     else that reads the folder itself would also read what drivers that died have left there. Give this list to it:
     pyarrow.dataset.dataset(addresses), or DuckDB's read_parquet([...]). `-o json` adds the batch, the size and the number of
     rows, which is null for JSON and CSV, because those formats do not record it. The batch is null for a file that a replay has
-    landed since the latest batch: it counts, but spark.read sees it only once the next batch has landed. For Parquet files with
+    landed since the latest batch: it counts, but spark.read sees it only once the next batch has landed. It is null as well for
+    the files of a query that the stream continues (sink.files.continueAfterBatch), whose list is read from the folder. For
+    Parquet files with
     includePositions it also adds the first and the last source position per partition, unless a row group mixes partitions.
 
     An orphan is a file that nobody can land any more: its driver was fenced, its batch has landed from other files, or its

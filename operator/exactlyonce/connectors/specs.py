@@ -157,6 +157,16 @@ class SinkSpec(Protocol):
 
 
 @runtime_checkable
+class ContinuesOutput(Protocol):
+    """A sink that may continue what a query of Spark's own has written, which has numbered its batches, too."""
+
+    @property
+    def continue_after_batch(self) -> int | None:
+        """The latest batch of that query: those of the stream have higher numbers. None where there was none."""
+        ...
+
+
+@runtime_checkable
 class TakesReplays(Protocol):
     """A sink that says whether rows of an earlier batch may be written after those of later ones; others take no replay."""
 

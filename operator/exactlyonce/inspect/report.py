@@ -10,6 +10,7 @@ from typing import Any, assert_never
 from exactlyonce.checkpoint.state import Damage
 from exactlyonce.inspect.checkpoint import Batch, Checkpoint
 from exactlyonce.inspect.compare import Comparison, loses_rows, message_of
+from exactlyonce.inspect.continuing import continued_after, continuing_message
 from exactlyonce.inspect.facts import Oddity
 from exactlyonce.inspect.output import Output
 from exactlyonce.inspect.restart import Continues, Fails, Restart, RunsAgain, StartsAnew, oddities_of, restart_of
@@ -90,6 +91,10 @@ def _lines(report: Report) -> Iterator[str]:
     if report.comparison is not None:
         yield "Together"
         yield f"  {message_of(report.comparison)}"
+    latest = None if report.output is None else continued_after(report.output)
+    if latest is not None:
+        yield "A stream"
+        yield f"  {continuing_message(latest, report.comparison)}"
 
 
 def _checkpoint_lines(checkpoint: Checkpoint, batches: int) -> Iterator[str]:
@@ -231,6 +236,7 @@ def _output_data(output: Output) -> dict[str, Any]:
         "orphans": None if output.orphans is None else [*output.orphans],
         "missing": [*output.missing],
         "oddities": [asdict(oddity) for oddity in output.oddities],
+        "continueAfterBatch": continued_after(output),
         "message": output_message(output),
     }
 

@@ -37,7 +37,9 @@ def first_start(seen: Observation, identity: Identity) -> Decision:
     assert start is not None, "observe resolves the start of every stream that never started or starts over"
     number = new_generation.seed_batch(seen)
     at = seen.request.shown(start)
-    message = f"No batch ever landed; the stream starts at {at}."
+    former = seen.request.former_batch
+    behind = "" if former is None else f", and continues the output of another query behind batch {former}"
+    message = f"No batch ever landed; the stream starts at {at}{behind}."
     if identity.fresh:
         message = f"The stream starts over at {at}, as the annotation asks."
     elif adopted is not None:

@@ -40,7 +40,7 @@ def seed_at(
 
 
 def seed_batch(seen: Observation) -> BatchNumber:
-    """The batch that a new generation starts with: one more than any that was planned or landed.
+    """The batch that a new generation starts with: one more than any that was planned or landed, or is in the output already.
 
     While no more than the empty batch 0 has landed, a query that keeps state, or may, starts with that again: its state is
     made with batch 0 only, and what it has planned since was never in the sink.
@@ -65,8 +65,9 @@ def _left_out(ledger: LedgerView | None, after: Positions) -> Positions:
 
 
 def _highest_batch(seen: Observation) -> int:
-    """The highest number planned or landed anywhere; -1 where there is none."""
-    numbers: list[int] = [-1]
+    """The highest number planned or landed anywhere, and of the query whose output is continued; -1 where there is none."""
+    former = seen.request.former_batch
+    numbers: list[int] = [-1 if former is None else former]
     numbers += [
         number for generation, number in seen.location.highest_planned.items() if generation in seen.location.ran
     ]

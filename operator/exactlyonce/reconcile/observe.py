@@ -24,6 +24,7 @@ from exactlyonce.checkpoint.generation import (
 from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read_generation
 from exactlyonce.checkpoint.store import LogStore
+from exactlyonce.connectors.specs import ContinuesOutput
 from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LedgerView, Owner
@@ -82,6 +83,7 @@ def request_of(
         position_text=spec.source.spec.position_text,
         positions_count_records=spec.source.spec.positions_count_records,
         two_phases=spec.sink.spec.two_phases,
+        former_batch=spec.sink.spec.continue_after_batch if isinstance(spec.sink.spec, ContinuesOutput) else None,
         limit=limit_words(spec),
         shrunk=shrunk,
         too_large=too_large,

@@ -24,7 +24,8 @@ class StreamUnknown(Refused):
 class LandedFile:
     """A file whose rows count. `address` is what a reader opens; `rows` is None where the format does not record it.
 
-    `batch` is None for a file that a replay has landed, until the next batch takes it over.
+    `batch` is None for a file that a replay has landed, until the next batch takes it over, and for one of a query of Spark's
+    own, which was there before the stream.
     """
 
     address: str
@@ -80,6 +81,10 @@ class OutputFolder(Protocol):
             StreamUnknown: if the ledger does not know the stream.
             Refused: if the folder belongs to somebody else, or shows more than this ledger knows.
         """
+        ...
+
+    def former(self) -> tuple[LandedFile, ...]:
+        """Return the files of the query of Spark's own whose output the stream continues; none where it continues none."""
         ...
 
     def rebuilt(self, stream_id: str) -> tuple[Rebuilt, ...]:

@@ -75,6 +75,8 @@ MUTATIONS: dict[str, Mutation] = {
         manifests.replaced_files_are_removed_while_they_are_shown,
         manifests.batches_are_merged_that_spark_shows_one_by_one,
         manifests.sparks_log_is_begun_with_the_first_batch,
+        manifests.a_former_query_does_not_count_for_the_first_number,
+        manifests.files_of_a_former_query_are_orphans,
         decisions.seed_without_its_commit,
         decisions.truncation_not_noticed,
         decisions.given_up_although_it_is_there,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -12,8 +13,11 @@ from exactlyonce.connectors.files.compaction_plan import planned
 from exactlyonce.connectors.files.manifest import Write
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.reconcile import new_generation
+from exactlyonce.reconcile.observation import Observation
 from exactlyonce.sink.files import Orphan
 from exactlyonce_spark import manifest_landing
+from exactlyonce_spark.connectors.files import target
 from exactlyonce_spark.connectors.files.target import FilesTarget
 from exactlyonce_spark.target import Prepared
 
@@ -36,7 +40,7 @@ def visible_before_the_ledger_knows() -> Iterator[None]:
 def orphans_of_running_drivers() -> Iterator[None]:
     """Every file that no manifest names is removed as an orphan, also one that a driver has just written."""
 
-    def all_unnamed(listed: Mapping[str, int], columns: Any, kept: Any, *stand: Any) -> tuple[Orphan, ...]:
+    def all_unnamed(listed: Mapping[str, int], columns: Any, kept: Any, *_: Any, **__: Any) -> tuple[Orphan, ...]:
         return tuple(
             Orphan(path, size) for path, size in listed.items() if Write.of_path(path, columns) and path not in kept
         )
@@ -84,7 +88,7 @@ def merged_without_comparing() -> Iterator[None]:
 def files_that_are_being_merged_are_orphans() -> Iterator[None]:
     """The mark of a compaction that may be at work is not looked at when orphans are removed."""
     inner = orphans.orphans
-    with mock.patch.object(orphans, "orphans", lambda *given: inner(*given[:5])):
+    with mock.patch.object(orphans, "orphans", lambda *given, **named: inner(*given[:5], **named)):
         yield
 
 
@@ -111,4 +115,27 @@ def sparks_log_is_begun_with_the_first_batch() -> Iterator[None]:
     with mock.patch.object(
         SparkMetadata, "_write_missing", lambda self, manifests, shown: write(self, manifests, manifests)
     ):
+        yield
+
+
+@contextmanager
+def a_former_query_does_not_count_for_the_first_number() -> Iterator[None]:
+    """A stream that continues the output of a query numbers its batches from the start, as if its folder had been empty."""
+
+    def of_the_stream(seen: Observation) -> int:
+        return highest(replace(seen, request=replace(seen.request, former_batch=None)))
+
+    highest = new_generation._highest_batch
+    with (
+        mock.patch.object(new_generation, "_highest_batch", of_the_stream),
+        mock.patch.object(target, "require_numbered_behind", lambda former, landed, location: None),
+        mock.patch.object(spark_metadata, "require_not_ahead", lambda latest, landed: None),
+    ):
+        yield
+
+
+@contextmanager
+def files_of_a_former_query_are_orphans() -> Iterator[None]:
+    """What looks like a file of Spark's own writers is removed, though the entries of a former query name it."""
+    with mock.patch.object(orphans, "former_files", lambda store, location, latest: ()):
         yield

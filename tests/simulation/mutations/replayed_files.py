@@ -35,7 +35,7 @@ def files_of_a_replay_are_listed_before_its_claim_is_compared() -> Iterator[None
 def files_of_a_replay_that_is_at_work_are_orphans() -> Iterator[None]:
     """A file of a replay that no manifest names is removed, whether or not the replay holds ranges that it may land."""
     inner = orphans.orphans
-    with mock.patch.object(orphans, "orphans", lambda *given: inner(*given[:6])):
+    with mock.patch.object(orphans, "orphans", lambda *given, **named: inner(*given[:6], **named)):
         yield
 
 

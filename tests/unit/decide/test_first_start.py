@@ -59,6 +59,7 @@ NO_LEDGER = (
     "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 database 5 "
 )
 NO_LEDGER += "knows nothing of it: the ledger was lost or is another one; restore it, or name the former one again"
+CONTINUES_OUTPUT = f"{STARTS.removesuffix('.')}, and continues the output of another query behind batch 20."
 SIDES = {"location": f"{STREAM}, with a token that this ledger does not hold", "ledger": STREAM}
 OLD_CHECKPOINT = location(Marker(STREAM, OLD_TOKEN))
 MARKER_OF_OLD = WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=Marker(STREAM, OLD_TOKEN))
@@ -91,6 +92,14 @@ def first(start: Positions, note: str) -> FirstStart:
         "an earlier pass died after it had written a part of its seed",
         seen(Absent(), ledger=NOT_STARTED, location=HALF_A_SEED, start=at(0, 0)),
         Decision(first(at(0, 0), STARTS), (seed(STARTS, 0, at(0, 0), at(), 2), Launch())),
+    ),
+    Case(
+        "it continues the output of a query that has ended with batch 20",
+        seen(Absent(), ledger=NOT_STARTED, location=EMPTY, start=at(0, 0), request=asked(former_batch=20)),
+        Decision(
+            first(at(0, 0), CONTINUES_OUTPUT),
+            (WriteMarker(Marker(STREAM, TOKEN)), seed(CONTINUES_OUTPUT, 21, at(0, 0), at(), 1), Launch()),
+        ),
     ),
     Case(
         "the topic has no partition yet",

@@ -31,6 +31,7 @@ Type = str | Mapping[str, Any]
 
 _NOWHERE = ("void", "interval", "variant")
 _NESTED = ("array", "map", "struct")
+_FLAGS = ("nullable", "containsNull", "valueContainsNull", "metadata")
 _UNFIT: Mapping[FileFormat, Collection[str]] = {
     FileFormat.PARQUET: _NOWHERE,
     FileFormat.ORC: _NOWHERE,
@@ -178,6 +179,19 @@ def _parts(type_: Type) -> Iterator[Type]:
             yield from _parts(type_[name])
     for field in type_.get("fields", []):
         yield from _parts(field["type"])
+
+
+def plain(type_: Type) -> Type:
+    """Return a type without what it says of NULL and without comments: neither makes rows of one unfit for the other."""
+    if isinstance(type_, str):
+        return type_
+    kept: dict[str, Any] = {}
+    for name, value in type_.items():
+        if name == "fields":
+            kept[name] = [{"name": field["name"], "type": plain(field["type"])} for field in value]
+        elif name not in _FLAGS:
+            kept[name] = plain(value) if name in ("elementType", "keyType", "valueType") else value
+    return kept
 
 
 def kinds(type_: Type) -> Iterator[str]:

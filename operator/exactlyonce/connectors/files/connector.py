@@ -11,6 +11,7 @@ from exactlyonce.checkpoint.locations import names_login
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.compaction import Compaction, compactable
 from exactlyonce.connectors.files.compaction_plan import Merge
+from exactlyonce.connectors.files.former_output import former_files
 from exactlyonce.connectors.files.manifest import WRITING, Manifest
 from exactlyonce.connectors.files.orphans import find_orphans
 from exactlyonce.connectors.files.parquet import ParquetMerger, spans_in
@@ -53,6 +54,13 @@ class FilesFolder:
     def orphans(self, ledger: Ledger, stream_id: str) -> tuple[Orphan, ...]:
         """Look for orphans."""
         return find_orphans(self.store, ledger, stream_id)
+
+    def former(self) -> tuple[LandedFile, ...]:
+        """Read the entries of a query of Spark's own that the stream continues."""
+        if self.sink.continue_after_batch is None:
+            return ()
+        found = former_files(self.store, self.location, latest_shown(self.store))
+        return tuple(LandedFile(self.address(file.path), None, file.size_bytes, None, ()) for file in found)
 
     def rebuilt(self, stream_id: str) -> tuple[Rebuilt, ...]:
         """Read the positions in the rows."""

@@ -25,6 +25,9 @@ VERSIONS = (1, 2)
 WRITING = "_exactlyonce/writing"
 """Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
 
+MARKER = "_exactlyonce/stream.json"
+"""Says whose a folder is. Spark's readers leave out names that begin with an underscore."""
+
 _WRITE = re.compile(r"([0-9]+)-([0-9]+)-([0-9a-f]{16})-([0-9a-f]{16})")
 _OF_A_REPLAY = re.compile(r"replay-([0-9a-f]{16})-([0-9a-f]{16})-([0-9a-f]{16})")
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exactlyonce.checkpoint.store import OutputStore
-from exactlyonce.connectors.files.manifest import Author, ReplayWrite, Write
+from exactlyonce.connectors.files.former_output import former_files, is_part_file
+from exactlyonce.connectors.files.manifest import MARKER, Author, ReplayWrite, Write
 from exactlyonce.connectors.files.spark_log import FOLDER, address_of, batch_of
 from exactlyonce.connectors.files.spec import ManifestKind
 from exactlyonce.connectors.files.standing import Standing, standing
-from exactlyonce.connectors.files.tenancy import MARKER
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.sink.files import Orphan, StreamUnknown
@@ -32,6 +32,8 @@ def orphans(
     landed: BatchNumber | None,
     merging: Collection[str] = (),
     replaying: Collection[str] = (),
+    *,
+    has_former: bool = False,
 ) -> tuple[Orphan, ...]:
     """Return what can be removed of the files below the sink's path.
 
@@ -45,6 +47,9 @@ def orphans(
 
     A replay writes files while it holds ranges, and the landing of a chunk requires that it does. So a file of one that holds
     none any more, whose file was there before the ledger was read, cannot land.
+
+    `has_former`: a query of Spark's own has written the folder before, and has ended for good. What it has written and no entry
+    of its log names, which are among `kept`, no reader of that log has ever counted.
     """
     named = {name for path in kept for name in (path, _checksum_of(path))}
     others = {path.removesuffix(MARKER) for path in listed if path.endswith(f"/{MARKER}")}
@@ -54,6 +59,8 @@ def orphans(
             continue
         replay = ReplayWrite.of_path(path, partition_by)
         if replay is not None and replay.life == author.life and replay.replay not in replaying:
+            found.append(Orphan(path, size))
+        if has_former and is_part_file(path, partition_by):
             found.append(Orphan(path, size))
         write = Write.of_path(path, partition_by)
         if write is None or write.name in merging:
@@ -98,17 +105,21 @@ def find_orphans(
     shown = (batch_of(path.removeprefix(f"{FOLDER}/")) for path in listed if path.startswith(f"{FOLDER}/"))
     found = standing(store, ledger, stream_id, max((batch for batch in shown if batch is not None), default=None))
     manifests = found.manifests.values()
+    has_former = found.tenant.former_batch is not None
+    former = former_files(store, store.location, found.latest) if has_former else ()
     return orphans(
         listed,
         found.tenant.partition_by,
         {
             *(file.path for manifest in (*manifests, *found.replayed) for file in manifest.files),
             *still_read(found, store.location, clock() - REPLACED_KEPT_SECONDS),
+            *(file.path for file in former),
         },
         Author.of(found.stream),
         found.stream.landed_batch,
         {manifest.merging for manifest in manifests if manifest.merging is not None},
         found.replaying,
+        has_former=has_former,
     )
 
 

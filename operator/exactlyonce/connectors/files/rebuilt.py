@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from exactlyonce.bounded_text import some_of
 from exactlyonce.checkpoint.store import FileMissing, OutputStore
-from exactlyonce.connectors.files.manifest import WRITING, ReplayWrite, Write
+from exactlyonce.connectors.files.manifest import MARKER, WRITING, ReplayWrite, Write
 from exactlyonce.connectors.files.shown import latest_shown, read_shown
 from exactlyonce.connectors.files.spark_log import address_of
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
-from exactlyonce.connectors.files.tenancy import MARKER, PathOfAnother, Tenant
+from exactlyonce.connectors.files.tenancy import PathOfAnother, Tenant
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.positions.spans import PositionSpan

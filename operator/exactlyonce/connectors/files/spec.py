@@ -86,6 +86,7 @@ class FilesSink(ManifestSink):
         "format",
         "partitionBy",
         "manifest",
+        "continueAfterBatch",
     )
 
     format: FileFormat = Field(FileFormat.PARQUET, description="How rows are written.")
@@ -118,6 +119,12 @@ class FilesSink(ManifestSink):
         description="SparkMetadata: spark.read of the path sees exactly the rows that have landed. None: nothing is written "
         "for readers, and the ledger alone names the files of each batch.",
     )
+    continue_after_batch: Annotated[int, Field(ge=0, le=2**31 - 2)] | None = Field(
+        None,
+        description="The latest batch in the _spark_metadata of a folder that a query of Spark's own file sink has written, as "
+        "`exactlyonce inspect` shows it: the stream continues in this folder with higher numbers, and readers with Spark see "
+        "the rows of both. Without it, a new stream needs an empty folder. The query must never be started again.",
+    )
 
     rules = (
         Rule(
@@ -126,6 +133,16 @@ class FilesSink(ManifestSink):
             "partitionBy may not name a column of the source position",
         ),
         only_on_s3("path"),
+        Rule(
+            "!has(self.continueAfterBatch) || ((!has(self.manifest) || self.manifest == 'SparkMetadata') "
+            "&& (!has(self.includePositions) || !self.includePositions))",
+            lambda it: (
+                it.continue_after_batch is None
+                or (it.manifest is ManifestKind.SPARK_METADATA and not it.include_positions)
+            ),
+            "continueAfterBatch needs manifest: SparkMetadata, by which the former rows are found, and no includePositions, "
+            "which these rows do not have",
+        ),
     )
 
     @property

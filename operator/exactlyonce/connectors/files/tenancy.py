@@ -8,14 +8,12 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
-from exactlyonce.connectors.files.manifest import Manifest, is_of_replay
+from exactlyonce.connectors.files.former_output import require_continuable
+from exactlyonce.connectors.files.manifest import MARKER, Manifest, is_of_replay
 from exactlyonce.connectors.files.spark_log import FOLDER
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.errors import ExactlyOnceError, LandedGone, Refused, RefusedOutside, StoreForbidden, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
-
-MARKER = "_exactlyonce/stream.json"
-"""Says whose the folder is. Spark's readers leave out names that begin with an underscore."""
 
 _MOST_NAMES = 3
 
@@ -34,22 +32,28 @@ class FilesLost(LandedGone):
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """Whose a folder is: the stream, the ledger that decides what counts there, and what may not change beneath readers."""
+    """Whose a folder is: the stream, the ledger that decides what counts there, and what may not change beneath readers.
+
+    `former_batch` is the latest batch of the query of Spark's own that has written the folder before, if one has.
+    """
 
     stream: str
     ledger: str
     format: str
     partition_by: tuple[str, ...]
     manifest: str
+    former_batch: int | None = None
 
     @classmethod
     def of(cls, sink: FilesSink, stream: str, ledger: str) -> Tenant:
         """Return the tenant that a stream with this sink is."""
-        return cls(stream, ledger, sink.format.value, sink.partition_by, sink.manifest.value)
+        former = sink.continue_after_batch
+        return cls(stream, ledger, sink.format.value, sink.partition_by, sink.manifest.value, former)
 
     def to_bytes(self) -> bytes:
-        """Render it; equal tenants give equal bytes."""
-        return json.dumps(asdict(self), sort_keys=True).encode()
+        """Render it; equal tenants give equal bytes, and one of an empty folder those of earlier releases."""
+        found = {name: value for name, value in asdict(self).items() if name != "former_batch" or value is not None}
+        return json.dumps(found, sort_keys=True).encode()
 
     @classmethod
     def parsed(cls, content: bytes) -> Tenant | None:
@@ -64,7 +68,10 @@ class Tenant:
         columns = found.get("partition_by")
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             return None
-        return cls(found["stream"], found["ledger"], found["format"], tuple(columns), found["manifest"])
+        former = found.get("former_batch")
+        if former is not None and (not isinstance(former, int) or isinstance(former, bool)):
+            return None
+        return cls(found["stream"], found["ledger"], found["format"], tuple(columns), found["manifest"], former)
 
 
 def take_place(store: OutputStore, tenant: Tenant) -> None:
@@ -91,14 +98,26 @@ def take_place(store: OutputStore, tenant: Tenant) -> None:
 
 def _marked(store: OutputStore, tenant: Tenant) -> bytes:
     """Write the marker to a folder that holds nothing else, and return the one that is there then."""
-    names = _first_names(store)
-    if names:
+    problem = _problem_of_unmarked(store, tenant)
+    if problem is not None:
         found = _marker_of(store)  # another driver may have written it, and files, since it was looked for
         if found is not None:
             return found
-        raise PathOfAnother(_not_empty(store, names))
+        raise problem
     outcome = store.create(MARKER, tenant.to_bytes())
     return outcome.content if isinstance(outcome, AlreadyExists) else tenant.to_bytes()
+
+
+def _problem_of_unmarked(store: OutputStore, tenant: Tenant) -> Refused | None:
+    """Return why a folder without a marker is not the tenant's to take."""
+    if tenant.former_batch is None:
+        names = _first_names(store)
+        return PathOfAnother(_not_empty(store, names)) if names else None
+    try:
+        require_continuable(store, tenant.former_batch, tenant.partition_by)
+    except Refused as problem:
+        return problem
+    return None
 
 
 def _marker_of(store: OutputStore) -> bytes | None:
@@ -175,7 +194,7 @@ def _not_empty(store: OutputStore, names: list[str]) -> str:
     if next(store.entries(FOLDER), None) is not None:
         return (
             f"The path {store.location} holds {FOLDER} of another query, whose batches would be taken for this stream's. Use a "
-            "path of this stream alone."
+            "path of this stream alone; or, if that query has ended for good, continue its output with continueAfterBatch."
         )
     return (
         f"The path {store.location} holds files that this stream did not write ({_some(names)}); readers would count them "
@@ -204,6 +223,7 @@ def _difference(location: str, content: bytes, tenant: Tenant) -> str:
             ("format", found.format, tenant.format),
             ("partitionBy", list(found.partition_by), list(tenant.partition_by)),
             ("manifest", found.manifest, tenant.manifest),
+            ("continueAfterBatch", found.former_batch, tenant.former_batch),
         )
         if was != now
     ]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 from urllib.parse import unquote
 
-from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, kinds, require_names, told
+from exactlyonce.connectors.files.columns import ColumnsUnfit, Type, kinds, plain, require_names, told
 from exactlyonce.connectors.files.manifest import DataFile
 from exactlyonce_spark.connectors.delta.table import FileFacts, TableSeen, TableUnfit
 
-_FLAGS = ("nullable", "containsNull", "valueContainsNull", "metadata")
 _NESTED = ("array", "map", "struct")
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 """The folder in which Spark puts NULL."""
@@ -19,19 +17,6 @@ _NOT_IN_NAMES = " ,;{}()\n\t="
 _ATOMIC = frozenset(
     "string long integer short byte float double boolean binary date timestamp timestamp_ntz".split()  # noqa: SIM905
 )
-
-
-def plain(type_: Type) -> Type:
-    """Return a type without what it says of NULL and without comments: neither makes rows of one unfit for the other."""
-    if isinstance(type_, str):
-        return type_
-    kept: dict[str, Any] = {}
-    for name, value in type_.items():
-        if name == "fields":
-            kept[name] = [{"name": field["name"], "type": plain(field["type"])} for field in value]
-        elif name not in _FLAGS:
-            kept[name] = plain(value) if name in ("elementType", "keyType", "valueType") else value
-    return kept
 
 
 def require_holdable(columns: Mapping[str, Type], partition_by: Sequence[str]) -> None:

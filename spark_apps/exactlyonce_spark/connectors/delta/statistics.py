@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from exactlyonce_spark.connectors.delta.fit import plain
+from exactlyonce.connectors.files.columns import plain
 from exactlyonce_spark.connectors.delta.table import FileFacts
 
 _SPARK_COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"

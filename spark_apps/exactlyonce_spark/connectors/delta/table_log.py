@@ -24,12 +24,11 @@ from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
 
 from exactlyonce.checkpoint.store import FileMissing, OutputStore
-from exactlyonce.connectors.files.columns import Type
+from exactlyonce.connectors.files.columns import Type, plain
 from exactlyonce.connectors.files.manifest import Author, DataFile
 from exactlyonce.errors import Unreachable
 from exactlyonce_spark.connectors.delta.actions import added, new_field, schema_of
 from exactlyonce_spark.connectors.delta.facts_at_once import facts_at_once
-from exactlyonce_spark.connectors.delta.fit import plain
 from exactlyonce_spark.connectors.delta.history_notes import notes_on_commit
 from exactlyonce_spark.connectors.delta.manifest import REGISTERED, TableManifest
 from exactlyonce_spark.connectors.delta.properties import unwritable

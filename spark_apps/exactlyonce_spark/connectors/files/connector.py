@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.checkpoint.folders import open_folder
-from exactlyonce.checkpoint.store import OutputStore
+from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.columns import Type
 from exactlyonce.connectors.files.manifest import Author
 from exactlyonce.connectors.files.source_spec import FilesSource
@@ -19,6 +20,7 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce_spark.connectors.files.as_yielded import fit_files
+from exactlyonce_spark.connectors.files.former_columns import columns_in
 from exactlyonce_spark.connectors.files.replaying import PreparedFolderOfReplay
 from exactlyonce_spark.connectors.files.source_reader import FolderRecords
 from exactlyonce_spark.connectors.files.target import FilesTarget
@@ -32,7 +34,7 @@ class PreparedFolder:
     """A `PreparedSink`: the folder, which is looked at once the columns are known and before the first batch."""
 
     sink: FilesSink
-    store: OutputStore
+    store: FolderStore
     ledger: Ledger
     permit: Permit
     author: Author
@@ -51,7 +53,9 @@ class PreparedFolder:
         from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 
         tenant = Tenant.of(self.sink, self.permit.stream_id, self.ledger.identity())
-        target = FilesTarget(self.store, SparkFileWriter(self.sink, self._renamed), tenant, self.author, self._columns)
+        writer = SparkFileWriter(self.sink, self._renamed)
+        former = partial(columns_in, self.store)
+        target = FilesTarget(self.store, writer, tenant, self.author, self._columns, former)
         recover_manifests(self.ledger, self.permit, target)
         return target, NoTasks(self.permit.stream_id)
 

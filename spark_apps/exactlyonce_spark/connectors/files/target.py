@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files import columns as schemas
 from exactlyonce.connectors.files.columns import Type
+from exactlyonce.connectors.files.former_output import former_files, require_numbered_behind
 from exactlyonce.connectors.files.manifest import Author, DataFile, Manifest, ReplayWrite, Write
 from exactlyonce.connectors.files.replayed import replayed_manifests, with_replayed
+from exactlyonce.connectors.files.shown import latest_shown
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FileFormat, ManifestKind
 from exactlyonce.connectors.files.tenancy import FilesLost, Tenant, require_files, require_replayed_files, take_place
@@ -47,13 +49,20 @@ class FilesTarget(ManifestTarget):
     takes_replays = True
 
     def __init__(
-        self, store: OutputStore, writer: FileWriter, tenant: Tenant, author: Author, columns: Mapping[str, Type]
+        self,
+        store: OutputStore,
+        writer: FileWriter,
+        tenant: Tenant,
+        author: Author,
+        columns: Mapping[str, Type],
+        columns_in: Callable[[str], Mapping[str, Type] | None] = lambda path: None,
     ) -> None:
         self._store = store
         self._writer = writer
         self._tenant = tenant
         self._author = author
         self._columns = columns
+        self._columns_in = columns_in
         shows = tenant.manifest == ManifestKind.SPARK_METADATA
         self._log = SparkMetadata(store, store.location, reached) if shows else None
 
@@ -69,11 +78,14 @@ class FilesTarget(ManifestTarget):
         """Hold the folder to the ledger, and show what an earlier driver landed and did not come to show."""
         given = FileFormat(self._tenant.format)
         schemas.require_columns(self._columns, given, self._tenant.partition_by)
+        require_numbered_behind(self._tenant.former_batch, landed, self._store.location)
         take_place(self._store, self._tenant)
         reached("folder.taken")
         manifests = {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}
         with_rows = [manifest for _, manifest in sorted(manifests.items()) if manifest.files]
-        if with_rows:
+        if not with_rows:
+            self._require_fit_with_former(given)
+        else:
             landed_columns = self._landed_columns(with_rows[-1])
             schemas.require_fit(landed_columns, self._columns, given, self._store.location)
             self._writer.learn(with_rows[-1])
@@ -106,6 +118,20 @@ class FilesTarget(ManifestTarget):
         taken = replayed_manifests(replayed)
         self._require_fitting(taken)
         return with_replayed(Manifest.from_json(batch, committable), taken).to_json()
+
+    def _require_fit_with_former(self, given: FileFormat) -> None:
+        """Require that readers can read the rows together with those of the query whose output the stream continues."""
+        if self._tenant.former_batch is None:
+            return
+        files = former_files(self._store, self._store.location, latest_shown(self._store))
+        former = self._columns_in(files[-1].path) if files else None
+        if former is not None:
+            held = {
+                name: schemas.plain(type_)
+                for name, type_ in self._columns.items()
+                if name not in self._tenant.partition_by
+            }
+            schemas.require_fit(former, held, given, self._store.location)
 
     def _landed_columns(self, manifest: Manifest) -> dict[str, Type]:
         """Columns are kept under a name of their content, by every driver before its first batch."""

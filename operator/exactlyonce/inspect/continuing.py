@@ -1,0 +1,50 @@
+"""How a stream continues what a query of Spark's own has written: behind which batch, and where it starts. Performs no I/O."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from exactlyonce.inspect.compare import (
+    AnotherQuery,
+    CheckpointAhead,
+    Comparison,
+    Equal,
+    NothingYet,
+    PlannedOnly,
+    SinkAhead,
+    WrittenNotCommitted,
+)
+from exactlyonce.inspect.output import Output, OutputOddity
+from exactlyonce.positions.ranges import BatchNumber
+
+CONTINUED_INTERVAL = 10
+"""Batches: Spark's default for putting the log together, and the only interval that a stream continues."""
+
+_FATAL = (OutputOddity.NAMES_ELSEWHERE, OutputOddity.PART_FILE_MISSING, OutputOddity.PART_FILE_ALTERED)
+
+
+def continued_after(output: Output) -> BatchNumber | None:
+    """Return the batch behind which a stream continues in this folder (`sink.files.continueAfterBatch`); None if it cannot."""
+    fits = output.is_whole and output.log.interval == CONTINUED_INTERVAL
+    unfit = any(oddity.name in _FATAL for oddity in output.oddities)
+    return output.log.latest if fits and not unfit else None
+
+
+def continuing_message(latest: BatchNumber, comparison: Comparison | None) -> str:
+    """Return what to do for it: a stream starts where the latest batch that readers are shown ends."""
+    setting = f"With sink.files.continueAfterBatch: {latest} a stream continues here, once the query has ended for good"
+    match comparison:
+        case None:
+            return f"{setting}; compare the folder with the query's checkpoint (--checkpoint) first."
+        case Equal() | WrittenNotCommitted() | PlannedOnly() | CheckpointAhead():
+            return (
+                f"{setting}. It has to start where batch {latest} ends, as the checkpoint planned it: that is what readers are "
+                "shown."
+            )
+        case SinkAhead() | AnotherQuery() | NothingYet():
+            return (
+                f"{setting}. This checkpoint does not say where batch {latest} of the log ends: find out from the rows what "
+                "they hold of the source, and start the stream behind that."
+            )
+        case _:
+            assert_never(comparison)
