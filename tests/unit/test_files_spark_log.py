@@ -147,6 +147,12 @@ def test_a_log_that_knows_more_than_the_ledger_is_not_continued() -> None:
     assert "None" not in str(found.value)
 
 
+def test_nobody_is_told_to_remove_entries_that_name_the_files_of_a_former_query() -> None:
+    with pytest.raises(LogUnfit, match="Use another path, or restore the ledger of a later moment") as found:
+        require_not_ahead(BatchNumber(19), BatchNumber(13), 12)
+    assert "remove" not in str(found.value)
+
+
 def test_a_missing_entry_is_named_when_the_log_is_put_together(tmp_path: Path) -> None:
     store = LocalLogStore(str(tmp_path))
     SparkMetadata(store, OUTPUT).publish(batches(*range(1, 9)))

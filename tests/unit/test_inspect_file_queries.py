@@ -263,6 +263,17 @@ def test_a_person_is_told_how_a_stream_continues(tmp_path: Path, state: str, wor
     assert words in told.stdout
 
 
+def test_nothing_is_said_of_continuing_a_folder_that_is_a_streams_or_of_which_the_log_alone_is_known(
+    tmp_path: Path,
+) -> None:
+    output = made("equal", tmp_path) / "output"
+    for looked_at in (output / "_spark_metadata", output):
+        told = CliRunner().invoke(main, ["inspect", str(looked_at)])
+        assert ("continueAfterBatch" in told.stdout) == (looked_at == output)
+    take_place(LocalLogStore(str(output)), Tenant("shop/orders", "ledger-1", "Json", (), "SparkMetadata", 12))
+    assert "continueAfterBatch" not in CliRunner().invoke(main, ["inspect", str(output)]).stdout
+
+
 def test_without_a_checkpoint_a_person_is_told_to_compare_first(tmp_path: Path) -> None:
     told = CliRunner().invoke(main, ["inspect", str(made("equal", tmp_path) / "output")])
     assert "continueAfterBatch: 12" in told.stdout

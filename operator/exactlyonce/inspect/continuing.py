@@ -24,8 +24,11 @@ _FATAL = (OutputOddity.NAMES_ELSEWHERE, OutputOddity.PART_FILE_MISSING, OutputOd
 
 
 def continued_after(output: Output) -> BatchNumber | None:
-    """Return the batch behind which a stream continues in this folder (`sink.files.continueAfterBatch`); None if it cannot."""
-    fits = output.is_whole and output.log.interval == CONTINUED_INTERVAL
+    """Return the batch behind which a stream continues in this folder (`sink.files.continueAfterBatch`).
+
+    None if it cannot, because a stream writes here already, for example, or if only the log is known.
+    """
+    fits = output.is_of_stream is False and output.is_whole and output.log.interval == CONTINUED_INTERVAL
     unfit = any(oddity.name in _FATAL for oddity in output.oddities)
     return output.log.latest if fits and not unfit else None
 

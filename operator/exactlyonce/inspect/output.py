@@ -12,6 +12,8 @@ from exactlyonce.inspect.file_log import FileEntry, FileLog, read_log
 from exactlyonce.positions.ranges import BatchNumber
 
 FOLDER = "_spark_metadata"
+MARKER = "_exactlyonce/stream.json"
+"""What a stream of this operator writes first to a folder that becomes its own."""
 
 
 class OutputOddity(StrEnum):
@@ -36,6 +38,8 @@ class Output:
     orphans: tuple[str, ...] | None
     missing: tuple[str, ...]
     oddities: tuple[Oddity, ...]
+    is_of_stream: bool | None
+    """Whether a stream of this operator writes here; None where the files are not known."""
 
     @property
     def is_whole(self) -> bool:
@@ -58,7 +62,8 @@ def read_output(facts: OutputFacts) -> Output:
         if not log.damage and not elsewhere:
             orphans = tuple(sorted(data - own))
     oddities = [*log.damage, *_oddities(facts, shown, elsewhere, missing, orphans)]
-    return Output(facts.location, log, shown, orphans, missing, tuple(oddities))
+    is_of_stream = None if facts.files is None else MARKER in facts.files
+    return Output(facts.location, log, shown, orphans, missing, tuple(oddities), is_of_stream)
 
 
 def is_data(path: str) -> bool:

@@ -129,7 +129,7 @@ def a_former_query_does_not_count_for_the_first_number() -> Iterator[None]:
     with (
         mock.patch.object(new_generation, "_highest_batch", of_the_stream),
         mock.patch.object(target, "require_numbered_behind", lambda former, landed, location: None),
-        mock.patch.object(spark_metadata, "require_not_ahead", lambda latest, landed: None),
+        mock.patch.object(spark_metadata, "require_not_ahead", lambda latest, landed, former: None),
     ):
         yield
 

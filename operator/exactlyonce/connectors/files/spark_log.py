@@ -99,8 +99,11 @@ def missing_entries(latest: BatchNumber | None, shown: Collection[BatchNumber]) 
         yield from (BatchNumber(number) for number in range(first, max(pending) + 1))
 
 
-def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None) -> None:
+def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None, former: int | None = None) -> None:
     """Hold the log to the ledger: it never knows a batch that the ledger does not.
+
+    `former` is the latest batch of a query of Spark's own that has written the folder before: later entries name its files as
+    well, so nobody is told to remove them.
 
     Raises:
         LogUnfit: if it does.
@@ -110,10 +113,13 @@ def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None) ->
     known, beyond = "holds no batch that has landed", "all entries"
     if landed is not None:
         known, beyond = f"ends with batch {landed}", f"the entries after {landed}"
+    instead = f"another path, or remove {beyond} from {FOLDER} and the files that they name"
+    if former is not None:
+        instead = "another path, or restore the ledger of a later moment"
     raise LogUnfit(
         f"{FOLDER} names files up to batch {latest}, and the ledger {known}: the ledger was restored to an earlier moment or "
         "lost, or another query wrote to this path. What the ledger does not know would land again and be visible twice. Use "
-        f"another path, or remove {beyond} from {FOLDER} and the files that they name."
+        f"{instead}."
     )
 
 

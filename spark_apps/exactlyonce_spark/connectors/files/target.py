@@ -64,7 +64,7 @@ class FilesTarget(ManifestTarget):
         self._columns = columns
         self._columns_in = columns_in
         shows = tenant.manifest == ManifestKind.SPARK_METADATA
-        self._log = SparkMetadata(store, store.location, reached) if shows else None
+        self._log = SparkMetadata(store, store.location, reached, former=tenant.former_batch) if shows else None
 
     def prepare(self, batch: BatchNumber, rows: Any) -> Prepared:
         """Write the rows of a batch."""
