@@ -60,6 +60,12 @@ REFUSED_FILES = (
         "continueAfterBatch needs manifest: SparkMetadata",
     ),
     Refused(
+        "a former query's output with what that query has read, by default",
+        {"spec.sink": {"files": {"path": "/lake/orders", "continueAfterBatch": 12}}},
+        "spec",
+        "sink.files.continueAfterBatch needs source.kafka.start to say where that batch ends: Earliest would read again",
+    ),
+    Refused(
         "a former query's output behind a batch that cannot be",
         {"spec.sink": {"files": {"path": "/lake/orders", "continueAfterBatch": -1}}},
         "spec.sink.files.continueAfterBatch",

@@ -16,6 +16,12 @@ def _folder(**fields: object) -> Changes:
 
 REFUSED_FOLDERS = (
     Refused(
+        "the output of a former query, and every file that it has read",
+        {**_folder(), "spec.sink": {"files": {"path": "/lake/rows", "continueAfterBatch": 12}}},
+        "spec",
+        "sink.files.continueAfterBatch needs source.files.start to say where that batch ends: Oldest would read again",
+    ),
+    Refused(
         "a start without its moment",
         _folder(start={"from": "Timestamp"}),
         f"{SOURCE}.start",

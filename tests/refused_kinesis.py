@@ -16,6 +16,12 @@ def _kinesis(**fields: object) -> Changes:
 
 REFUSED_KINESIS = (
     Refused(
+        "the output of a former query, and every record that the shards hold",
+        {**_kinesis(), "spec.sink": {"files": {"path": "/lake/rows", "continueAfterBatch": 12}}},
+        "spec",
+        "sink.files.continueAfterBatch needs source.kinesis.start to say where that batch ends: TrimHorizon would read again",
+    ),
+    Refused(
         "two sources",
         {SOURCE: {"streamName": "orders", "region": "eu-central-1"}},
         "spec.source",

@@ -60,8 +60,12 @@ def resource(requested: RequestedSpec, on_truncated: str) -> Stream:
     sink: dict[str, object] = {
         "postgres": {"secretRef": {"name": "warehouse"}, "table": "orders", "commit": str(requested.commit)}
     }
+    start: dict[str, object] = {}
     if requested.former_batch is not None:
         sink = {"files": {"path": "/output", "continueAfterBatch": requested.former_batch}}
+        start = {
+            "start": {"from": "Timestamp", "timestamp": "1970-01-01T00:00:00Z"}
+        }  # the model starts at the earliest
     return parse_stream(
         {
             "apiVersion": "exactlyonce.dev/v1alpha1",
@@ -74,6 +78,7 @@ def resource(requested: RequestedSpec, on_truncated: str) -> Stream:
                         "bootstrapServers": "memory",
                         "topics": sorted(requested.named),
                         "maxOffsetsPerTrigger": requested.limit,
+                        **start,
                     },
                     "format": {"schema": "id BIGINT"},
                 },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from exactlyonce.api.recovery import OnPoisonBatch
 from exactlyonce.connectors.registry import LEDGERS, SINKS, SOURCES
@@ -33,6 +34,25 @@ def _tells_no_records_apart(source: str) -> Rule:
     )
 
 
+def _starts_behind_a_former_query(source: str, sink: str) -> Rule:
+    """Return the rule for a sink that may continue what a query has written: by default its records would be read again."""
+    begin, former = f"source.{field_name(source)}.start", f"sink.{field_name(sink)}.continueAfterBatch"
+    default = SOURCES[source].model_fields["start"].get_default(call_default_factory=True).from_
+
+    def holds(it: Any) -> bool:
+        read, written = getattr(it.source, source), getattr(it.sink, sink)
+        return (
+            read is None or written is None or written.continue_after_batch is None or read.start.from_ is not default
+        )
+
+    return Rule(
+        f"!has(self.source.{field_name(source)}) || !has(self.sink.{field_name(sink)}) || !has(self.{former}) || "
+        f"self.{begin}.from != '{default}'",
+        holds,
+        f"{former} needs {begin} to say where that batch ends: {default} would read again what the former query has written",
+    )
+
+
 CONNECTOR_RULES: tuple[Rule, ...] = (
     *(rule for spec in (*SOURCES.values(), *SINKS.values()) for rule in spec.stream_rules),
     *(
@@ -40,6 +60,12 @@ CONNECTOR_RULES: tuple[Rule, ...] = (
         for source, reads in SOURCES.items()
         for sink, lands in SINKS.items()
         if not reads.tasks_show_ranges and "commit" in lands.model_fields
+    ),
+    *(
+        _starts_behind_a_former_query(source, sink)
+        for source, reads in SOURCES.items()
+        for sink, lands in SINKS.items()
+        if "start" in reads.model_fields and "continue_after_batch" in lands.model_fields
     ),
     *(_tells_no_records_apart(source) for source, reads in SOURCES.items() if not reads.positions_count_records),
 )
