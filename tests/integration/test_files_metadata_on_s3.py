@@ -15,7 +15,7 @@ import pytest
 from exactlyonce.checkpoint.store import FolderStore
 from exactlyonce.connectors.files.connector import FILES, FilesFolder
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
-from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, name_of, parse
+from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, is_compaction, line_of, name_of, parse, render
 from exactlyonce.connectors.files.spark_metadata import SparkMetadata
 from exactlyonce.connectors.files.spec import FilesSink
 from exactlyonce.connectors.files.tenancy import PathNotWritable, Tenant, take_place
@@ -184,3 +184,29 @@ def test_a_service_that_does_not_answer_is_named_and_the_path_stays_as_it_was(s3
     ):
         take_place(opened(s3, path, proxy.endpoint), tenant)
     assert opened(s3, path).tree("") == {}
+
+
+def test_the_output_of_a_former_query_is_continued_past_two_compactions_and_readers_see_the_files_of_both(
+    s3: S3, path: str
+) -> None:
+    former = 11
+    store = opened(s3, path)
+    lines: list[str] = []
+    for number in range(former + 1):
+        name = f"part-00000-{number:08x}-0000-4000-8000-000000000000-c000.snappy.parquet"
+        store.create(name, b"x" * (number + 1))
+        lines.append(line_of(DataFile(name, number + 1, 0), path))
+        store.create(f"{FOLDER}/{name_of(number)}", render(lines if is_compaction(number) else lines[-1:]))
+    shown = visible(store)
+    assert len(shown) == former + 1
+    take_place(store, Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata", former))
+    log = SparkMetadata(opened(s3, path), path, former=former)
+    log.recover({}, BatchNumber(former + 1))
+    own = {batch: manifest for batch, manifest in landed().items() if batch > former + 1}
+    for batch in own:
+        log.publish({batch: own[batch]})
+    SparkMetadata(opened(s3, path), path, former=former).recover(own, BatchNumber(LAST))
+    assert visible(store) == [*shown, *(f"file-{batch}" for batch in own)]
+    sink = FilesSink(path=path, endpoint=s3.endpoint, path_style=True, continue_after_batch=former)
+    listed = [file.address.rsplit("/", 1)[1] for file in FILES.folder(sink, s3.secret()).former()]
+    assert listed[: former + 1] == shown

@@ -12,7 +12,10 @@ from click.testing import CliRunner
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.cli.main import main
 from exactlyonce.connectors.files.tenancy import Tenant, take_place
+from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.errors import Refused
+from testbed.golden import ENDS
+from tests.checkpoints import GOLDEN
 from tests.file_queries import made, states
 from tests.inspected import FAILS, READERS_FAIL, RESTARTS
 
@@ -278,3 +281,37 @@ def test_without_a_checkpoint_a_person_is_told_to_compare_first(tmp_path: Path) 
     told = CliRunner().invoke(main, ["inspect", str(made("equal", tmp_path) / "output")])
     assert "continueAfterBatch: 12" in told.stdout
     assert "compare the folder with the query's checkpoint (--checkpoint) first." in told.stdout
+
+
+def output_of(tmp_path: Path, latest: int) -> Path:
+    """The output of a query that has shown its readers a batch, without rows."""
+    (tmp_path / "output" / "_spark_metadata").mkdir(parents=True)
+    for number in range(latest + 1):
+        (tmp_path / "output" / "_spark_metadata" / str(number)).write_text("v1")
+    return tmp_path / "output"
+
+
+@pytest.mark.parametrize(
+    ("state", "latest"), [("checkpointed", 2), ("planned", 3), ("planned", 2), ("commits-behind", 2)]
+)
+def test_where_the_latest_batch_ends_is_told_as_the_start_of_a_stream(tmp_path: Path, state: str, latest: int) -> None:
+    """Of a query that reads topics: where the batch that readers are shown ends, whatever was committed."""
+    output = output_of(tmp_path, latest)
+    given = ["inspect", str(output), "--checkpoint", str(GOLDEN / state)]
+    expected = {
+        "from": "Offsets",
+        "offsets": [
+            {"topic": key.origin, "partition": key.key, "offset": offset} for key, offset in ENDS[latest].items()
+        ],
+    }
+    found = json.loads(CliRunner().invoke(main, [*given, "-o", "json"]).stdout)
+    assert (found["output"]["continueAfterBatch"], found["start"]) == (latest, expected)
+    assert f"start: {json.dumps(expected)}" in CliRunner().invoke(main, given).stdout
+    source = KafkaSource.model_validate({"bootstrapServers": "kafka:9092", "topics": ["t"], "start": found["start"]})
+    assert len(source.start.offsets) == len(expected["offsets"])
+
+
+@pytest.mark.parametrize(("state", "latest"), [("checkpointed", 9), ("two-sources", 1), ("file-source", 1)])
+def test_no_start_is_told_where_the_checkpoint_does_not_say_one(tmp_path: Path, state: str, latest: int) -> None:
+    given = ["inspect", str(output_of(tmp_path, latest)), "--checkpoint", str(GOLDEN / state), "-o", "json"]
+    assert json.loads(CliRunner().invoke(main, given).stdout)["start"] is None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
+from exactlyonce.inspect.checkpoint import Checkpoint
 from exactlyonce.inspect.compare import (
     AnotherQuery,
     CheckpointAhead,
@@ -15,10 +16,14 @@ from exactlyonce.inspect.compare import (
     WrittenNotCommitted,
 )
 from exactlyonce.inspect.output import Output, OutputOddity
+from exactlyonce.inspect.ranges import offsets_of
 from exactlyonce.positions.ranges import BatchNumber
 
 CONTINUED_INTERVAL = 10
 """Batches: Spark's default for putting the log together, and the only interval that a stream continues."""
+
+_OF_OTHERS = (SinkAhead, AnotherQuery, NothingYet)
+"""Where the log's latest batch is not one that the checkpoint has planned."""
 
 _FATAL = (OutputOddity.NAMES_ELSEWHERE, OutputOddity.PART_FILE_MISSING, OutputOddity.PART_FILE_ALTERED)
 
@@ -33,6 +38,21 @@ def continued_after(output: Output) -> BatchNumber | None:
     return output.log.latest if fits and not unfit else None
 
 
+def start_behind(checkpoint: Checkpoint, latest: BatchNumber, comparison: Comparison) -> dict[str, Any] | None:
+    """Return the `start` of a stream where the latest batch of the log ends.
+
+    None where the checkpoint does not tell, or for several sources, or one whose positions are not offsets by topic.
+    """
+    batch = checkpoint.batch(latest)
+    if isinstance(comparison, _OF_OTHERS) or batch is None or len(batch.sources) != 1:
+        return None
+    ends = offsets_of(batch.sources[0].end)
+    if ends is None:
+        return None
+    offsets = [{"topic": topic, "partition": number, "offset": at} for (topic, number), at in ends.items()]
+    return {"from": "Offsets", "offsets": offsets}
+
+
 def continuing_message(latest: BatchNumber, comparison: Comparison | None) -> str:
     """Return what to do for it: a stream starts where the latest batch that readers are shown ends."""
     setting = f"With sink.files.continueAfterBatch: {latest} a stream continues here, once the query has ended for good"
@@ -44,7 +64,7 @@ def continuing_message(latest: BatchNumber, comparison: Comparison | None) -> st
                 f"{setting}. It has to start where batch {latest} ends, as the checkpoint planned it: that is what readers are "
                 "shown."
             )
-        case SinkAhead() | AnotherQuery() | NothingYet():
+        case SinkAhead() | AnotherQuery() | NothingYet():  # _OF_OTHERS
             return (
                 f"{setting}. This checkpoint does not say where batch {latest} of the log ends: find out from the rows what "
                 "they hold of the source, and start the stream behind that."

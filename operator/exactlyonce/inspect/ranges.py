@@ -40,12 +40,31 @@ def range_text(start: str | None, end: str | None) -> str:
 
 def partitions_of(entry: str | None) -> dict[str, int] | None:
     """Return the offsets of an entry like Kafka's, by `topic/partition`; None for an entry of another kind."""
+    found = _by_topic(entry)
+    if found is None:
+        return None
+    return {f"{topic}/{key}": at for topic, of in sorted(found.items()) for key, at in sorted(of.items())}
+
+
+def offsets_of(entry: str | None) -> dict[tuple[str, int], int] | None:
+    """Return the offsets of an entry like Kafka's, by topic and number, in this order; None for an entry of another kind."""
+    found = _by_topic(entry)
+    if found is None or not all(key.isascii() and key.isdigit() for of in found.values() for key in of):
+        return None
+    return {
+        (topic, number): at
+        for topic, of in sorted(found.items())
+        for number, at in sorted((int(key), at) for key, at in of.items())
+    }
+
+
+def _by_topic(entry: str | None) -> dict[str, dict[str, int]] | None:
     found = _json(entry)
     if not isinstance(found, dict) or not found:
         return None
     if not all(isinstance(of, dict) and all(isinstance(at, int) for at in of.values()) for of in found.values()):
         return None
-    return {f"{topic}/{key}": at for topic, of in sorted(found.items()) for key, at in sorted(of.items())}
+    return found
 
 
 def _partition_text(key: str, start: int | None, end: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -10,10 +11,11 @@ from typing import Any, assert_never
 from exactlyonce.checkpoint.state import Damage
 from exactlyonce.inspect.checkpoint import Batch, Checkpoint
 from exactlyonce.inspect.compare import Comparison, loses_rows, message_of
-from exactlyonce.inspect.continuing import continued_after, continuing_message
+from exactlyonce.inspect.continuing import continued_after, continuing_message, start_behind
 from exactlyonce.inspect.facts import Oddity
 from exactlyonce.inspect.output import Output
 from exactlyonce.inspect.restart import Continues, Fails, Restart, RunsAgain, StartsAnew, oddities_of, restart_of
+from exactlyonce.positions.ranges import BatchNumber
 
 _MOST_FILES = 5
 
@@ -95,6 +97,9 @@ def _lines(report: Report) -> Iterator[str]:
     if latest is not None:
         yield "A stream"
         yield f"  {continuing_message(latest, report.comparison)}"
+        start = _start(report, latest)
+        if start is not None:
+            yield f"  start: {json.dumps(start)}"
 
 
 def _checkpoint_lines(checkpoint: Checkpoint, batches: int) -> Iterator[str]:
@@ -174,12 +179,20 @@ def _oddity_lines(oddities: tuple[Oddity, ...]) -> Iterator[str]:
         yield f"  {oddity.name}: {oddity.words}"
 
 
+def _start(report: Report, latest: BatchNumber) -> dict[str, Any] | None:
+    if report.checkpoint is None or report.comparison is None:
+        return None
+    return start_behind(report.checkpoint, latest, report.comparison)
+
+
 def data_of(report: Report) -> dict[str, Any]:
     """Render a report for a program."""
+    latest = None if report.output is None else continued_after(report.output)
     return {
         "checkpoint": None if report.checkpoint is None else _checkpoint_data(report.checkpoint, report.batches),
         "output": None if report.output is None else _output_data(report.output),
         "comparison": None if report.comparison is None else _comparison_data(report.comparison),
+        "start": None if latest is None else _start(report, latest),
         "needsAPerson": report.needs_a_person,
     }
 
