@@ -113,7 +113,9 @@ def files(
     An orphan is a file that nobody can land any more: its driver was fenced, its batch has landed from other files, or its
     replay no longer holds any range.
     What a driver may still land is never one, however old it is; nor is a file in another stream's folder, or one from before
-    this stream was recreated, adopted or started over. A file that was merged into another one is an orphan after a day.
+    this stream was recreated, adopted or started over. A file that was merged into another one is an orphan after a day. Where
+    the stream continues the output of a query (sink.files.continueAfterBatch), part files that the query has never shown are
+    orphans.
     Removing orphans changes nothing that a reader counts, may be interrupted and repeated, and is refused where the ledger is
     not the one that the folder was written with, or is behind what readers are shown.
 
