@@ -123,7 +123,7 @@ REFUSED: dict[Callable[[FilesFolder], Act], tuple[type[ExactlyOnceError], str]] 
     log_of_another_query: (
         PathOfAnother,
         "The path {path} holds _spark_metadata of another query, whose batches would be taken for this stream's. Use a path "
-        "of this stream alone.",
+        "of this stream alone; or, if that query has ended for good, continue its output with continueAfterBatch.",
     ),
     another_stream: (
         PathOfAnother,

@@ -13,10 +13,9 @@ from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.launch.last_message import Ending
-from exactlyonce.launch.port import DriverState, Ended, Gone, NeverStarted, Orders, Running
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import FailureRow, Owner
-from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
+from exactlyonce.positions.ranges import Epoch, Partition, Ranges
 from exactlyonce.reconcile.loop import Done, Halted, PassResult, StreamLoop, Waiting, Wanted, Watching
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import Stores
@@ -24,16 +23,15 @@ from exactlyonce.reconcile.pass_context import Attempts, PassContext, Place, Rep
 from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import Source
-from exactlyonce_spark import tasks
 from exactlyonce_spark.target import Target
 from tests.simulation import manifest
 from tests.simulation.asked_resets import PersonsResets
 from tests.simulation.causes import ERRORS, HOUSEKEEPING
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
-from tests.simulation.driver import drive
 from tests.simulation.files import MemoryStore, highest_commit
 from tests.simulation.journal import Attempt, FailedPass, Journal
 from tests.simulation.keyed import HowKeyed
+from tests.simulation.launched_drivers import LaunchedDrivers
 from tests.simulation.launcher import Driver, LauncherOfPass, MemoryStatuses
 from tests.simulation.resource import STREAM_ID, RequestedSpec, resource
 from tests.simulation.scenario import Scenario
@@ -44,7 +42,7 @@ from tests.simulation.spark import Query
 from tests.simulation.target import MemoryTarget
 
 
-class SimulatedWorld(SourceAndSink):
+class SimulatedWorld(SourceAndSink, LaunchedDrivers):
     """Everything of one seed.
 
     `struck` are the hazards that have done something, and `taken` the records that retention took before they had landed: what
@@ -205,15 +203,6 @@ class SimulatedWorld(SourceAndSink):
         self.operators.append(process)
         self.simulation.spawn(process, name, lambda: self._operate(name, process))
 
-    def task_tools(self, driver: Process) -> tasks.TaskTools:
-        """Return what a task works with."""
-        epoch = int(driver.name.split()[1].split(".")[0])
-        return tasks.TaskTools(self.ledger(), self.target(epoch), self.source_check())
-
-    def tasks_of(self, driver: Process, ranges: Ranges) -> list[tuple[Partition, OffsetRange]]:
-        """Return what each task of a batch reads, by its index."""
-        return list(ranges.non_empty().items())
-
     def ledger(self) -> Ledger:
         """Return the ledger of the process that is running."""
         return MemoryLedger(self.database)
@@ -235,60 +224,6 @@ class SimulatedWorld(SourceAndSink):
         if self._latest_resource is None or self._latest_resource[0] is not requested:
             self._latest_resource = requested, resource(requested, self.on_truncated)
         return self._latest_resource[1]
-
-    def task_is_lost(self, actor: Actor) -> bool:
-        """Whether Spark has given up a task that may still run: its executor was lost."""
-        return actor in self.lost_tasks
-
-    def lose_a_task(self, driver: Process) -> None:
-        """The executor of a driver's task is given up, and runs on."""
-        running = [actor for actor in self.running_tasks.get(driver, []) if not actor.done]
-        if running:
-            self.lost_tasks.add(self.random.choice(running))
-
-    def task_fails_late(self) -> bool:
-        """Whether a task is to fail after its work was done, so that Spark runs it again."""
-        return self.strikes("task fails late", 0.1)
-
-    def latest(self) -> Epoch:
-        """The launcher: the highest attempt that was ever started."""
-        return max(self.drivers, default=Epoch(0))
-
-    def state_of(self, attempt: Epoch) -> DriverState:
-        """The launcher: how is the driver of an attempt?"""
-        self.simulation.step(f"look at driver {attempt}")
-        drivers = self.drivers.get(attempt)
-        if not drivers:
-            return NeverStarted()
-        if all(driver.process.ended for driver in drivers):
-            return Ended("the process is gone", drivers[0].words, "it was killed")
-        return Gone("its node is lost") if any(driver.given_up for driver in drivers) else Running(f"driver {attempt}")
-
-    def start(self, attempt: Epoch, requested: RequestedSpec, orders: Orders) -> None:
-        """The launcher: start the driver of an attempt, unless there is one."""
-        self.simulation.step(f"start driver {attempt}")
-        if attempt in self.drivers:
-            return
-        if self.foreign_writes and self.strikes("foreign writes", 0.2):
-            self.foreign_write()
-        copies = 2 if self.strikes("start twice", 0.2) else 1
-        starter = self.simulation.running
-        self.drivers[attempt] = []
-        for copy in range(copies):
-            process = self.new_process(f"driver {attempt}.{copy}")
-            driver = Driver(process, self.simulation.steps, starter)
-            self.drivers[attempt].append(driver)
-            self.simulation.spawn(process, process.name, partial(drive, self, driver, attempt, requested, orders))
-
-    def drain(self, attempt: Epoch) -> None:
-        """The launcher: ask a driver to end after the current batch."""
-        self.drained.add(attempt)
-
-    def kill(self, attempt: Epoch) -> None:
-        """The launcher: end a driver."""
-        for driver in self.drivers.get(attempt, []):
-            if not driver.process.ended:
-                self.simulation.kill(driver.process)
 
     def _made_database(self, hooks: Hooks) -> MemoryDatabase:
         """Return what keeps the ledger and what is in the sink."""

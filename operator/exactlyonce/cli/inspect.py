@@ -106,7 +106,7 @@ def inspect(path: str, beside: str | None, batches: int, output: str, **service:
     With --checkpoint the two are compared. Spark's file sink drops a batch without a word if its number is not above the
     latest in _spark_metadata. So a new checkpoint with an old output folder loses rows: the command says which batches have
     been dropped, and which would be. It also says how a stream continues the folder in place of the query: the batch for
-    sink.files.continueAfterBatch, and the start for its source where the checkpoint tells one.
+    continueAfterBatch, and the start for its source where the checkpoint tells one.
 
     Exit status 2 when a restart fails or would lose rows, or when readers of the folder fail.
     """
