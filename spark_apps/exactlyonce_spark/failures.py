@@ -59,7 +59,8 @@ def ending_of(problem: BaseException, *, in_batch: bool, asks_again: bool = Fals
     if other_state is not None:
         return Ending.REFUSED, (
             f"The transform keeps other state than the checkpoint holds ({other_state[1]}). Take the change back, or "
-            "restore the checkpoint's state; or make a stream with another streamId, which starts with empty state."
+            "restore the checkpoint's state; or make a stream with another streamId, which starts with empty state. With "
+            "continueAfterBatch a stream can keep none."
         )
     cause = _cause(text)
     if cause is not None:

@@ -69,7 +69,8 @@ def test_a_transform_that_keeps_other_state_than_the_checkpoint_holds_is_refused
     assert ending is Ending.REFUSED, "trying again changes nothing"
     assert message == (
         f"The transform keeps other state than the checkpoint holds ({condition}). Take the change back, or restore the "
-        "checkpoint's state; or make a stream with another streamId, which starts with empty state."
+        "checkpoint's state; or make a stream with another streamId, which starts with empty state. With continueAfterBatch a "
+        "stream can keep none."
     )
 
 
