@@ -200,12 +200,12 @@ def test_the_output_of_a_former_query_is_continued_past_two_compactions_and_read
     shown = visible(store)
     assert len(shown) == former + 1
     take_place(store, Tenant("shop/orders", "ledger-1", "Parquet", (), "SparkMetadata", former))
-    log = SparkMetadata(opened(s3, path), path, former=former)
+    log = SparkMetadata(opened(s3, path), path, has_former=True)
     log.recover({}, BatchNumber(former + 1))
     own = {batch: manifest for batch, manifest in landed().items() if batch > former + 1}
     for batch in own:
         log.publish({batch: own[batch]})
-    SparkMetadata(opened(s3, path), path, former=former).recover(own, BatchNumber(LAST))
+    SparkMetadata(opened(s3, path), path, has_former=True).recover(own, BatchNumber(LAST))
     assert visible(store) == [*shown, *(f"file-{batch}" for batch in own)]
     sink = FilesSink(path=path, endpoint=s3.endpoint, path_style=True, continue_after_batch=former)
     listed = [file.address.rsplit("/", 1)[1] for file in FILES.folder(sink, s3.secret()).former()]

@@ -149,7 +149,7 @@ def test_a_log_that_knows_more_than_the_ledger_is_not_continued() -> None:
 
 def test_nobody_is_told_to_remove_entries_that_name_the_files_of_a_former_query() -> None:
     with pytest.raises(LogUnfit, match="Use another path, or restore the ledger of a later moment") as found:
-        require_not_ahead(BatchNumber(19), BatchNumber(13), 12)
+        require_not_ahead(BatchNumber(19), BatchNumber(13), has_former=True)
     assert "remove" not in str(found.value)
 
 

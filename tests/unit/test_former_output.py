@@ -20,6 +20,7 @@ from exactlyonce.connectors.files.spark_log import LogUnfit, is_compaction, name
 from exactlyonce.connectors.files.spec import FilesSink, ManifestKind
 from exactlyonce.connectors.files.tenancy import PathOfAnother, Tenant, take_place
 from exactlyonce.positions.ranges import BatchNumber, Epoch
+from exactlyonce_spark.connectors.files.former_columns import columns_in
 
 LATEST = 11
 TENANT = Tenant("shop/orders", "ledger-1", "Parquet", ("day",), "SparkMetadata", LATEST)
@@ -58,7 +59,7 @@ def store_of(folder: Path) -> LocalLogStore:
 def test_a_stream_takes_the_folder_once_and_its_files_stay_those_that_readers_are_shown(folder: Path) -> None:
     for _ in range(2):
         take_place(store_of(folder), TENANT)
-    found = former_files(store_of(folder), str(folder), BatchNumber(LATEST))
+    found = former_files(store_of(folder), BatchNumber(LATEST))
     assert [(file.path, file.size_bytes) for file in found] == [(part(it), it + 1) for it in range(LATEST + 1)]
     assert Tenant.parsed((folder / MARKER).read_bytes()) == TENANT
 
@@ -125,6 +126,20 @@ def test_an_output_that_is_not_as_the_resource_says_is_refused_and_left_as_it_wa
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+def test_an_output_of_another_format_is_refused(folder: Path) -> None:
+    with pytest.raises(
+        OutputUnfit, match=r"snappy\.parquet is no Json file by its name.* set format to what the query"
+    ):
+        take_place(store_of(folder), replace(TENANT, format="Json"))
+
+
+def test_a_former_file_that_is_damaged_is_named(folder: Path) -> None:
+    with pytest.raises(
+        OutputUnfit, match=f"{part(3)}, which a former query has written, is not a Parquet file that can be"
+    ):
+        columns_in(store_of(folder), part(3))
+
+
 @pytest.mark.parametrize("partition_by", [(), ("hour",), ("day", "hour")])
 def test_an_output_of_other_partitions_is_refused(folder: Path, partition_by: tuple[str, ...]) -> None:
     with pytest.raises(OutputUnfit, match=r"is partitioned by \['day'\], and partitionBy says"):
@@ -188,7 +203,7 @@ def test_part_files_of_no_entry_are_orphans_and_those_of_the_former_query_never_
     left.with_name(f".{left.name}.crc").write_text("its checksum")
     (folder / "day=0" / "of-a-person.parquet").write_text("not Spark's")
     listed = {path.relative_to(folder).as_posix(): 1 for path in folder.rglob("*") if path.is_file()}
-    kept = [file.path for file in former_files(store_of(folder), str(folder), latest_shown(store_of(folder)))]
+    kept = [file.path for file in former_files(store_of(folder), latest_shown(store_of(folder)))]
     author = Author(Epoch(1), "0123456789abcdef")
     found = orphans(listed, ("day",), kept, author, BatchNumber(12), has_former=True)
     assert [orphan.path for orphan in found] == [f"day=0/.{left.name}.crc", f"day=0/{left.name}"]

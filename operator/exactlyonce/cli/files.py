@@ -107,8 +107,8 @@ def files(
     rows, which is null for JSON and CSV, because those formats do not record it. The batch is null for a file that a replay has
     landed since the latest batch: it counts, but spark.read sees it only once the next batch has landed. It is null as well for
     the files of a query that the stream continues (sink.files.continueAfterBatch), whose list is read from the folder. For
-    Parquet files with
-    includePositions it also adds the first and the last source position per partition, unless a row group mixes partitions.
+    Parquet files with includePositions it also adds the first and the last source position per partition, unless a row group
+    mixes partitions.
 
     An orphan is a file that nobody can land any more: its driver was fenced, its batch has landed from other files, or its
     replay no longer holds any range.

@@ -22,9 +22,6 @@ from exactlyonce.positions.ranges import BatchNumber
 CONTINUED_INTERVAL = 10
 """Batches: Spark's default for putting the log together, and the only interval that a stream continues."""
 
-_OF_OTHERS = (SinkAhead, AnotherQuery, NothingYet)
-"""Where the log's latest batch is not one that the checkpoint has planned."""
-
 _FATAL = (OutputOddity.NAMES_ELSEWHERE, OutputOddity.PART_FILE_MISSING, OutputOddity.PART_FILE_ALTERED)
 
 
@@ -44,7 +41,7 @@ def start_behind(checkpoint: Checkpoint, latest: BatchNumber, comparison: Compar
     None where the checkpoint does not tell, or for several sources, or one whose positions are not offsets by topic.
     """
     batch = checkpoint.batch(latest)
-    if isinstance(comparison, _OF_OTHERS) or batch is None or len(batch.sources) != 1:
+    if not _says_where_it_ends(comparison) or batch is None or len(batch.sources) != 1:
         return None
     ends = offsets_of(batch.sources[0].end)
     if ends is None:
@@ -56,18 +53,25 @@ def start_behind(checkpoint: Checkpoint, latest: BatchNumber, comparison: Compar
 def continuing_message(latest: BatchNumber, comparison: Comparison | None) -> str:
     """Return what to do for it: a stream starts where the latest batch that readers are shown ends."""
     setting = f"With sink.files.continueAfterBatch: {latest} a stream continues here, once the query has ended for good"
+    if comparison is None:
+        return f"{setting}; compare the folder with the query's checkpoint (--checkpoint) first."
+    if _says_where_it_ends(comparison):
+        return (
+            f"{setting}. It has to start where batch {latest} ends, as the checkpoint planned it: that is what readers are "
+            "shown."
+        )
+    return (
+        f"{setting}. This checkpoint does not say where batch {latest} of the log ends: find out from the rows what they "
+        "hold of the source, and start the stream behind that."
+    )
+
+
+def _says_where_it_ends(comparison: Comparison) -> bool:
+    """Whether the latest batch of the log is one that this checkpoint has planned."""
     match comparison:
-        case None:
-            return f"{setting}; compare the folder with the query's checkpoint (--checkpoint) first."
         case Equal() | WrittenNotCommitted() | PlannedOnly() | CheckpointAhead():
-            return (
-                f"{setting}. It has to start where batch {latest} ends, as the checkpoint planned it: that is what readers are "
-                "shown."
-            )
-        case SinkAhead() | AnotherQuery() | NothingYet():  # _OF_OTHERS
-            return (
-                f"{setting}. This checkpoint does not say where batch {latest} of the log ends: find out from the rows what "
-                "they hold of the source, and start the stream behind that."
-            )
+            return True
+        case SinkAhead() | AnotherQuery() | NothingYet():
+            return False
         case _:
             assert_never(comparison)

@@ -129,7 +129,7 @@ def a_former_query_does_not_count_for_the_first_number() -> Iterator[None]:
     with (
         mock.patch.object(new_generation, "_highest_batch", of_the_stream),
         mock.patch.object(target, "require_numbered_behind", lambda former, landed, location: None),
-        mock.patch.object(spark_metadata, "require_not_ahead", lambda latest, landed, former: None),
+        mock.patch.object(spark_metadata, "require_not_ahead", lambda latest, landed, has_former: None),
     ):
         yield
 
@@ -137,5 +137,5 @@ def a_former_query_does_not_count_for_the_first_number() -> Iterator[None]:
 @contextmanager
 def files_of_a_former_query_are_orphans() -> Iterator[None]:
     """What looks like a file of Spark's own writers is removed, though the entries of a former query name it."""
-    with mock.patch.object(orphans, "former_files", lambda store, location, latest: ()):
+    with mock.patch.object(orphans, "former_paths", lambda shown, location: iter(())):
         yield

@@ -194,6 +194,15 @@ def plain(type_: Type) -> Type:
     return kept
 
 
+def described_columns(metadata: Mapping[bytes, bytes] | None) -> dict[str, Type] | None:
+    """Return the columns of a Parquet file as Spark's writer has described them in its footer, `plain`; None if none has.
+
+    Source: ParquetReadSupport.SPARK_METADATA_KEY, Spark 4.2.0.
+    """
+    told = (metadata or {}).get(b"org.apache.spark.sql.parquet.row.metadata")
+    return None if told is None else {it["name"]: plain(it["type"]) for it in json.loads(told)["fields"]}
+
+
 def kinds(type_: Type) -> Iterator[str]:
     """Yield the kind of a type and of all types within."""
     return map(_kind, _parts(type_))

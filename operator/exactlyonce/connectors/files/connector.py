@@ -59,7 +59,7 @@ class FilesFolder:
         """Read the entries of a query of Spark's own that the stream continues."""
         if self.sink.continue_after_batch is None:
             return ()
-        found = former_files(self.store, self.location, latest_shown(self.store))
+        found = former_files(self.store, latest_shown(self.store))
         return tuple(LandedFile(self.address(file.path), None, file.size_bytes, None, ()) for file in found)
 
     def rebuilt(self, stream_id: str) -> tuple[Rebuilt, ...]:

@@ -7,26 +7,16 @@ batch was the latest is written down in the resource, and a folder with any othe
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
-from urllib.parse import unquote
+from typing import Any
 
 from exactlyonce.checkpoint.store import OutputStore
 from exactlyonce.connectors.files.manifest import MARKER, life_of
-from exactlyonce.connectors.files.shown import latest_shown, read_entry
-from exactlyonce.connectors.files.spark_log import (
-    FOLDER,
-    LogUnfit,
-    batch_of,
-    first_entry,
-    is_compaction,
-    name_of,
-    parse,
-    uri_of,
-)
+from exactlyonce.connectors.files.shown import latest_shown, names_shown, read_files
+from exactlyonce.connectors.files.spark_log import FOLDER, batch_of, is_compaction, path_of
+from exactlyonce.connectors.files.spec import FileFormat
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -34,16 +24,11 @@ _PART = re.compile(r"part-[0-9]{5,}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 """How Spark's writers name files. Source: HadoopMapReduceCommitProtocol.getFilename."""
 
 _ADDED = "add"
+_WITHOUT_IT = "the rows of the former query are not known"
 
 
 class OutputUnfit(Refused):
     """The folder is not what a query of Spark's own file sink leaves behind, as the resource says it."""
-
-
-class _Reads(Protocol):
-    def read(self, path: str) -> bytes:
-        """Return a file's content."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +39,7 @@ class FormerFile:
     size_bytes: int
 
 
-def require_continuable(store: OutputStore, latest: int, partition_by: Sequence[str]) -> None:
+def require_continuable(store: OutputStore, latest: int, file_format: FileFormat, partition_by: Sequence[str]) -> None:
     """Require that a folder is the output of a query that ended with this batch, and that readers of it read all of its rows.
 
     Raises:
@@ -79,7 +64,8 @@ def require_continuable(store: OutputStore, latest: int, partition_by: Sequence[
             f"Inside {store.location} is the folder of another stream ({sorted(inside)[0]}), and each could take the other's "
             "files for its own. Move one of them."
         )
-    for file in former_files(store, store.location, found):
+    for file in former_files(store, found):
+        _require_written_as(store, file, file_format)
         folders = [folder.partition("=")[0] for folder in file.path.split("/")[:-1]]
         if folders != list(partition_by):
             raise OutputUnfit(
@@ -107,15 +93,35 @@ def require_numbered_behind(former: int | None, landed: BatchNumber | None, loca
         )
 
 
-def former_files(store: _Reads, location: str, latest: BatchNumber | None) -> tuple[FormerFile, ...]:
+def former_files(store: OutputStore, latest: BatchNumber | None) -> tuple[FormerFile, ...]:
     """Return the files of the former query that readers are shown, for whom `latest` is the latest entry.
 
     Raises:
         LogUnfit: if an entry is missing or unreadable.
         OutputUnfit: if one names a file elsewhere.
     """
-    names = () if latest is None else map(name_of, range(first_entry(latest), latest + 1))
-    return tuple(file for name in names for file in _files_in(store, location, name))
+    found = []
+    for name in names_shown(latest):
+        for address, size, action in read_files(store, store.location, name, _WITHOUT_IT, _file_of):
+            if life_of(address) is not None:
+                continue
+            path = path_of(address, store.location)
+            if action != _ADDED or path is None:
+                what = f"{action}s {address}" if action != _ADDED else f"names {address}, which is elsewhere"
+                raise OutputUnfit(
+                    f"{store.location}/{FOLDER}/{name} {what}: the folder was moved or copied, or a release of Spark that is "
+                    "not known wrote it. Start the stream with an empty path, and let readers read both."
+                )
+            found.append(FormerFile(path, size))
+    return tuple(found)
+
+
+def former_paths(shown: Iterable[str], location: str) -> Iterator[str]:
+    """Yield the paths of the former query's files among the addresses that readers are shown. Performs no I/O."""
+    for address in shown:
+        path = path_of(address, location)
+        if path is not None and life_of(path) is None:
+            yield path
 
 
 def is_part_file(path: str, partition_by: Sequence[str]) -> bool:
@@ -123,6 +129,14 @@ def is_part_file(path: str, partition_by: Sequence[str]) -> bool:
     *folders, name = path.split("/")
     in_partitions = [folder.partition("=")[0] for folder in folders] == list(partition_by)
     return in_partitions and _PART.match(name.removeprefix(".")) is not None
+
+
+def _require_written_as(store: OutputStore, file: FormerFile, file_format: FileFormat) -> None:
+    if file_format.spark_name not in file.path.rpartition("/")[2].split(".")[1:]:
+        raise OutputUnfit(
+            f"{store.location}/{file.path} is no {file_format} file by its name. No reader could read both together; set "
+            "format to what the query had."
+        )
 
 
 def _require_interval(store: OutputStore) -> None:
@@ -137,23 +151,5 @@ def _require_interval(store: OutputStore) -> None:
         )
 
 
-def _files_in(store: _Reads, location: str, name: str) -> Iterator[FormerFile]:
-    content = read_entry(store, location, name, "the rows of the former query are not known")
-    folder = uri_of(location) + "/"
-    for line in parse(name, content):
-        try:
-            told = json.loads(line)
-            path, size, action = str(told["path"]), int(told["size"]), told.get("action", _ADDED)
-        except (ValueError, KeyError, TypeError, AttributeError) as problem:
-            raise LogUnfit(
-                f"{location}/{FOLDER}/{name} has a line that names no file, so it is torn. Restore it, or use another path."
-            ) from problem
-        if life_of(path) is not None:
-            continue
-        if action != _ADDED or not path.startswith(folder):
-            what = f"{action}s {path}" if action != _ADDED else f"names {path}, which is elsewhere"
-            raise OutputUnfit(
-                f"{location}/{FOLDER}/{name} {what}: the folder was moved or copied, or a release of Spark that is not known "
-                "wrote it. Start the stream with an empty path, and let readers read both."
-            )
-        yield FormerFile(unquote(path.removeprefix(folder)), size)
+def _file_of(told: Any) -> tuple[str, int, str]:
+    return str(told["path"]), int(told["size"]), str(told.get("action", _ADDED))

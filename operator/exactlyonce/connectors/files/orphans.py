@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
 from exactlyonce.checkpoint.store import OutputStore
-from exactlyonce.connectors.files.former_output import former_files, is_part_file
+from exactlyonce.connectors.files.former_output import former_paths, is_part_file
 from exactlyonce.connectors.files.manifest import MARKER, Author, ReplayWrite, Write
 from exactlyonce.connectors.files.spark_log import FOLDER, address_of, batch_of
 from exactlyonce.connectors.files.spec import ManifestKind
@@ -106,14 +106,13 @@ def find_orphans(
     found = standing(store, ledger, stream_id, max((batch for batch in shown if batch is not None), default=None))
     manifests = found.manifests.values()
     has_former = found.tenant.former_batch is not None
-    former = former_files(store, store.location, found.latest) if has_former else ()
     return orphans(
         listed,
         found.tenant.partition_by,
         {
             *(file.path for manifest in (*manifests, *found.replayed) for file in manifest.files),
             *still_read(found, store.location, clock() - REPLACED_KEPT_SECONDS),
-            *(file.path for file in former),
+            *(former_paths(found.shown, store.location) if has_former else ()),
         },
         Author.of(found.stream),
         found.stream.landed_batch,

@@ -7,8 +7,8 @@ number is past all that were ever planned. Its records land again, beside the fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 from exactlyonce.checkpoint.store import FileMissing, OutputStore
 from exactlyonce.connectors.files.manifest import Manifest, life_of
@@ -24,8 +24,12 @@ from exactlyonce.connectors.files.spark_log import (
 )
 from exactlyonce.positions.ranges import BatchNumber
 
+T = TypeVar("T")
 
-class _Reads(Protocol):
+
+class Reads(Protocol):
+    """What an entry is read from."""
+
     def read(self, path: str) -> bytes:
         """Return a file's content."""
         ...
@@ -42,7 +46,7 @@ def latest_shown(store: OutputStore) -> BatchNumber | None:
     return max(batches_shown(store), default=None)
 
 
-def require_named(store: _Reads, location: str, latest: BatchNumber | None, manifests: Iterable[Manifest]) -> None:
+def require_named(store: Reads, location: str, latest: BatchNumber | None, manifests: Iterable[Manifest]) -> None:
     """Require that the ledger names every file that readers are shown after the first one that it names.
 
     `manifests` are all of the ledger, read after `latest` was listed.
@@ -53,14 +57,18 @@ def require_named(store: _Reads, location: str, latest: BatchNumber | None, mani
     require_all_named(read_shown(store, location, latest), location, manifests)
 
 
-def read_shown(store: _Reads, location: str, latest: BatchNumber | None) -> dict[str, tuple[str, ...]]:
+def read_shown(store: Reads, location: str, latest: BatchNumber | None) -> dict[str, tuple[str, ...]]:
     """Return the URIs that each entry shows readers for whom this is the latest one, by the entry's name.
 
     Raises:
         LogUnfit: if an entry is missing or is unreadable.
     """
-    names = () if latest is None else map(name_of, range(first_entry(latest), latest + 1))
-    return {name: _paths_in(store, location, name) for name in names}
+    return {name: _paths_in(store, location, name) for name in names_shown(latest)}
+
+
+def names_shown(latest: BatchNumber | None) -> tuple[str, ...]:
+    """Return the names of the entries that readers read for whom this is the latest one."""
+    return () if latest is None else tuple(map(name_of, range(first_entry(latest), latest + 1)))
 
 
 def require_all_named(shown: Mapping[str, Iterable[str]], location: str, manifests: Iterable[Manifest]) -> None:
@@ -86,7 +94,7 @@ def require_all_named(shown: Mapping[str, Iterable[str]], location: str, manifes
             )
 
 
-def read_entry(store: _Reads, location: str, name: str, without_it: str) -> bytes:
+def read_entry(store: Reads, location: str, name: str, without_it: str) -> bytes:
     """Return the content of an entry that is there unless somebody removed it; `without_it` tells what cannot be done then.
 
     Raises:
@@ -100,11 +108,20 @@ def read_entry(store: _Reads, location: str, name: str, without_it: str) -> byte
         ) from None
 
 
-def _paths_in(store: _Reads, location: str, name: str) -> tuple[str, ...]:
-    content = read_entry(store, location, name, "readers cannot be shown a later batch")
+def _paths_in(store: Reads, location: str, name: str) -> tuple[str, ...]:
+    return read_files(store, location, name, "readers cannot be shown a later batch", lambda file: str(file["path"]))
+
+
+def read_files(store: Reads, location: str, name: str, without_it: str, read: Callable[[Any], T]) -> tuple[T, ...]:
+    """Return what `read` takes of each file that an entry names.
+
+    Raises:
+        LogUnfit: if the entry is missing or unreadable.
+    """
+    content = read_entry(store, location, name, without_it)
     try:
-        return tuple(_paths(parse(name, content)))
-    except (ValueError, KeyError, TypeError) as problem:
+        return tuple(read(json.loads(line)) for line in parse(name, content))
+    except (ValueError, KeyError, TypeError, OverflowError) as problem:
         raise LogUnfit(
             f"{location}/{FOLDER}/{name} has a line that names no file, so it is torn. Restore it, or use another path."
         ) from problem

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from exactlyonce.connectors.files.manifest import DataFile, Manifest
 from exactlyonce.errors import Refused
@@ -99,11 +99,11 @@ def missing_entries(latest: BatchNumber | None, shown: Collection[BatchNumber]) 
         yield from (BatchNumber(number) for number in range(first, max(pending) + 1))
 
 
-def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None, former: int | None = None) -> None:
+def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None, *, has_former: bool = False) -> None:
     """Hold the log to the ledger: it never knows a batch that the ledger does not.
 
-    `former` is the latest batch of a query of Spark's own that has written the folder before: later entries name its files as
-    well, so nobody is told to remove them.
+    `has_former`: a query of Spark's own has written the folder before, and later entries name its files as well, so nobody is
+    told to remove them.
 
     Raises:
         LogUnfit: if it does.
@@ -114,7 +114,7 @@ def require_not_ahead(latest: BatchNumber | None, landed: BatchNumber | None, fo
     if landed is not None:
         known, beyond = f"ends with batch {landed}", f"the entries after {landed}"
     instead = f"another path, or remove {beyond} from {FOLDER} and the files that they name"
-    if former is not None:
+    if has_former:
         instead = "another path, or restore the ledger of a later moment"
     raise LogUnfit(
         f"{FOLDER} names files up to batch {latest}, and the ledger {known}: the ledger was restored to an earlier moment or "
@@ -140,6 +140,12 @@ def line_of(file: DataFile, location: str) -> str:
 def address_of(path: str, location: str) -> str:
     """Return the URI of a file at a path relative to the sink's."""
     return f"{uri_of(location)}/{quote(path, safe=_LEGAL_IN_A_PATH)}"
+
+
+def path_of(address: str, location: str) -> str | None:
+    """Return where a file with this URI is, relative to the sink's path; None if it is elsewhere."""
+    folder = f"{uri_of(location)}/"
+    return unquote(address.removeprefix(folder)) if address.startswith(folder) else None
 
 
 def uri_of(location: str) -> str:

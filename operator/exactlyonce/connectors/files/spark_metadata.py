@@ -36,7 +36,7 @@ Reached = Callable[[str, int], None]
 class SparkMetadata:
     """The log of one output folder. `reached` is told of every point at which a test may end the process.
 
-    `former` is the latest batch of a query of Spark's own that has written the folder before.
+    `has_former`: a query of Spark's own has written the folder before.
     """
 
     def __init__(
@@ -45,13 +45,14 @@ class SparkMetadata:
         location: str,
         reached: Reached = lambda point, batch: None,
         clock: Callable[[], float] = time.monotonic,
-        former: int | None = None,
+        *,
+        has_former: bool = False,
     ) -> None:
         self._store = store
         self._location = location
         self._reached = reached
         self._clock = clock
-        self._former = former
+        self._has_former = has_former
         self._compacted: list[tuple[BatchNumber, float]] = []
         self._latest: BatchNumber | None = None
         self._is_known = False
@@ -71,7 +72,7 @@ class SparkMetadata:
         latest = self._latest_shown()
         if self._doubted is not None:
             self._require_fit(*self._doubted, manifests)
-        require_not_ahead(latest, landed, self._former)
+        require_not_ahead(latest, landed, has_former=self._has_former)
         require_named(self._store, self._location, latest, manifests.values())
         begins = set() if latest is not None or landed is None else {landed}
         self._write_missing(manifests, manifests.keys() | begins)

@@ -55,7 +55,7 @@ def standing(store: OutputStore, ledger: Ledger, stream_id: str, latest: BatchNu
     while True:
         shown = read_shown(store, store.location, latest)
         found = _read(ledger, stream_id, store.location)
-        require_not_ahead(latest, found.stream.landed_batch, own.former_batch)
+        require_not_ahead(latest, found.stream.landed_batch, has_former=own.former_batch is not None)
         try:
             require_all_named(shown, store.location, found.manifests.values())
         except LogUnfit:

@@ -11,7 +11,7 @@ from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, OutputStore
 from exactlyonce.connectors.files.former_output import require_continuable
 from exactlyonce.connectors.files.manifest import MARKER, Manifest, is_of_replay
 from exactlyonce.connectors.files.spark_log import FOLDER
-from exactlyonce.connectors.files.spec import FilesSink
+from exactlyonce.connectors.files.spec import FileFormat, FilesSink
 from exactlyonce.errors import ExactlyOnceError, LandedGone, Refused, RefusedOutside, StoreForbidden, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -97,27 +97,24 @@ def take_place(store: OutputStore, tenant: Tenant) -> None:
 
 
 def _marked(store: OutputStore, tenant: Tenant) -> bytes:
-    """Write the marker to a folder that holds nothing else, and return the one that is there then."""
-    problem = _problem_of_unmarked(store, tenant)
-    if problem is not None:
+    """Write the marker to a folder that nobody else has, and return the one that is there then."""
+    try:
+        _require_free(store, tenant)
+    except Refused:
         found = _marker_of(store)  # another driver may have written it, and files, since it was looked for
-        if found is not None:
-            return found
-        raise problem
+        if found is None:
+            raise
+        return found
     outcome = store.create(MARKER, tenant.to_bytes())
     return outcome.content if isinstance(outcome, AlreadyExists) else tenant.to_bytes()
 
 
-def _problem_of_unmarked(store: OutputStore, tenant: Tenant) -> Refused | None:
-    """Return why a folder without a marker is not the tenant's to take."""
-    if tenant.former_batch is None:
-        names = _first_names(store)
-        return PathOfAnother(_not_empty(store, names)) if names else None
-    try:
-        require_continuable(store, tenant.former_batch, tenant.partition_by)
-    except Refused as problem:
-        return problem
-    return None
+def _require_free(store: OutputStore, tenant: Tenant) -> None:
+    """Require that a folder without a marker is the tenant's to take."""
+    if tenant.former_batch is not None:
+        require_continuable(store, tenant.former_batch, FileFormat(tenant.format), tenant.partition_by)
+    elif names := _first_names(store):
+        raise PathOfAnother(_not_empty(store, names))
 
 
 def _marker_of(store: OutputStore) -> bytes | None:

@@ -16,10 +16,9 @@ from typing import Any
 import pyarrow
 import pyarrow.parquet
 
-from exactlyonce.connectors.files.columns import plain
+from exactlyonce.connectors.files.columns import described_columns
 from exactlyonce_spark.connectors.delta.table import FileFacts
 
-_SPARK_COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"
 _MOST_COLUMNS = 32
 """As many as Delta itself looks at, unless a table says otherwise."""
 _MOST_LETTERS = 64
@@ -28,8 +27,7 @@ _MOST_LETTERS = 64
 
 def facts_of(footer: pyarrow.parquet.FileMetaData) -> FileFacts:
     """Return what a file's footer says."""
-    held = json.loads((footer.metadata or {}).get(_SPARK_COLUMNS, b'{"fields": []}'))
-    columns = {column["name"]: plain(column["type"]) for column in held["fields"]}
+    columns = described_columns(footer.metadata) or {}
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}

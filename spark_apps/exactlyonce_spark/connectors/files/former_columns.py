@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-import json
+import pyarrow
 
+from exactlyonce.bounded_text import one_line
 from exactlyonce.checkpoint.store import BulkStore
-from exactlyonce.connectors.files.columns import Type, plain
+from exactlyonce.connectors.files.columns import Type, described_columns
+from exactlyonce.connectors.files.former_output import OutputUnfit
 from exactlyonce.connectors.files.parquet import footer_of
-
-DESCRIBED_BY = b"org.apache.spark.sql.parquet.row.metadata"
-"""The key of a footer under which Spark's writer keeps the columns. Source: ParquetReadSupport.SPARK_METADATA_KEY."""
 
 
 def columns_in(store: BulkStore, path: str) -> dict[str, Type] | None:
-    """Return the columns in a file, without those of its partition; None if it is not one of Parquet that Spark has written."""
-    if not path.endswith(".parquet"):
-        return None
+    """Return the columns in a Parquet file, without those of its partition; None if Spark has not described them.
+
+    Raises:
+        OutputUnfit: if it cannot be read.
+    """
     with store.fetched(path) as place:
-        found = (footer_of(place).metadata or {}).get(DESCRIBED_BY)
-    return None if found is None else {it["name"]: plain(it["type"]) for it in json.loads(found)["fields"]}
+        try:
+            return described_columns(footer_of(place).metadata)
+        except (pyarrow.ArrowException, ValueError, KeyError, TypeError) as problem:
+            raise OutputUnfit(
+                f"{path}, which a former query has written, is not a Parquet file that can be read "
+                f"({one_line(str(problem))}). Restore it from a backup."
+            ) from problem

@@ -64,7 +64,9 @@ class FilesTarget(ManifestTarget):
         self._columns = columns
         self._columns_in = columns_in
         shows = tenant.manifest == ManifestKind.SPARK_METADATA
-        self._log = SparkMetadata(store, store.location, reached, former=tenant.former_batch) if shows else None
+        self._log = (
+            SparkMetadata(store, store.location, reached, has_former=tenant.former_batch is not None) if shows else None
+        )
 
     def prepare(self, batch: BatchNumber, rows: Any) -> Prepared:
         """Write the rows of a batch."""
@@ -121,9 +123,9 @@ class FilesTarget(ManifestTarget):
 
     def _require_fit_with_former(self, given: FileFormat) -> None:
         """Require that readers can read the rows together with those of the query whose output the stream continues."""
-        if self._tenant.former_batch is None:
+        if self._tenant.former_batch is None or given is not FileFormat.PARQUET:
             return
-        files = former_files(self._store, self._store.location, latest_shown(self._store))
+        files = former_files(self._store, latest_shown(self._store))
         former = self._columns_in(files[-1].path) if files else None
         if former is not None:
             held = {
