@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
-from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
-from exactlyonce.connectors.postgres.tables import Migration
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.ledger.fence import Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import LedgerTransaction
@@ -27,12 +24,6 @@ SCHEMA = "create schema exactlyonce authorization {name}"
 USAGE, CREATE = "grant usage on schema exactlyonce to {name}", "grant create on schema exactlyonce to {name}"
 SHOP = "grant usage on schema shop to {name}"
 TABLE = "grant select, insert, update on shop.target to {name}"
-
-
-def run_release(monkeypatch: pytest.MonkeyPatch, *migrations: Migration) -> None:
-    """Run this code as the release whose migrations these are."""
-    monkeypatch.setattr(migrating, "MIGRATIONS", migrations)
-    monkeypatch.setattr(migrating, "SCHEMA_VERSION", migrations[-1].version)
 
 
 def of_a_role(server: Postgres, name: str, *grants: str) -> PostgresLedger:

@@ -10,11 +10,8 @@ from contextlib import closing
 import psycopg2
 import pytest
 
-from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, WITNESSES_SINCE
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
-from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.rows import BatchStatus
@@ -167,21 +164,3 @@ def test_synchronous_commit_is_raised_where_it_is_off_and_never_lowered(
         with ledger.transaction(lasting=lasting) as transaction, transaction.cursor() as cursor:
             cursor.execute("show synchronous_commit")
             assert cursor.fetchone() == (expected,)
-
-
-def test_a_driver_that_is_newer_than_the_ledger_says_that_the_operator_goes_first(
-    server_of_this_file: Postgres, name: str, ledger: PostgresLedger, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server_of_this_file.execute("drop schema exactlyonce cascade", name)
-    with monkeypatch.context() as older_release:
-        older_release.setattr(migrating, "MIGRATIONS", MIGRATIONS[: WITNESSES_SINCE - 1])
-        older_release.setattr(migrating, "SCHEMA_VERSION", WITNESSES_SINCE - 1)
-        ledger.prepare()
-    with pytest.raises(LedgerRefused) as refused:
-        ledger.require_version(WITNESSES_SINCE, "delivery: AtMostOnce")
-    assert str(refused.value) == (
-        f"The ledger's schema exactlyonce at {ledger.address} has version {WITNESSES_SINCE - 1}, and delivery: AtMostOnce "
-        f"needs {WITNESSES_SINCE}: upgrade the operator first, which migrates the schema before its next attempt."
-    )
-    ledger.prepare()
-    ledger.require_version(WITNESSES_SINCE, "delivery: AtMostOnce")

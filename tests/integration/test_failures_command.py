@@ -15,7 +15,6 @@ from click.testing import CliRunner, Result
 from exactlyonce.cli.main import main
 from exactlyonce.connectors.postgres.history import letters_query
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import MIGRATIONS
 from exactlyonce.launch import asked_letters
 from exactlyonce.ledger.backfills import OF_NO_BATCH, Backfill
 from exactlyonce.ledger.history import LetterPlace, RecordedLetter
@@ -29,7 +28,6 @@ from exactlyonce_spark.target import DeadLetter
 from testbed.postgres import Postgres
 from tests.conftest import address_of
 from tests.ledgers import P0, P1, STREAM, ledger_on, started
-from tests.postgres_roles import run_release
 from tests.resource_documents import document
 
 AT = "2026-11-20 03:04:05.678+00"
@@ -230,25 +228,6 @@ def test_a_database_that_no_stream_was_run_against_has_neither(
     postgres_18.create_database(name)
     stream_of(postgres_18, name, tmp_path)
     assert (listed(tmp_path, "failures"), listed(tmp_path, "dead-letters")) == ([], [])
-
-
-def test_a_ledger_of_an_earlier_release_shows_its_failures(
-    postgres_18: Postgres, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:6])
-    ledger = ledger_on(postgres_18, name)
-    started(ledger)
-    stream_of(postgres_18, name, tmp_path)
-    kept = FailureRow(
-        BatchNumber(2), P0, 5, 9, FailureStatus.QUARANTINED, "broker:9092", "it fails", life="of a later one"
-    )
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (kept,))
-    monkeypatch.undo()
-    assert [row["id"] for row in listed(tmp_path, "failures")] == ["2/orders-0/5"]
-    refused = run(tmp_path, "dead-letters")
-    assert (refused.exit_code, refused.stdout) == (1, "")
-    assert "has version 6, and a list of dead letters needs 9: upgrade the operator first" in refused.stderr
 
 
 def test_backfills_are_listed_with_what_has_landed_and_what_is_left(

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import MIGRATIONS
 from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import NewStream, raise_epoch
 from exactlyonce.ledger.port import Ledger
@@ -15,9 +13,7 @@ from exactlyonce.ledger.publish import Publication, publish
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
-from testbed.postgres import Postgres
-from tests.conftest import QUICK
-from tests.ledgers import IDS, P0, P1, STREAM, batch_row, ledger_on, new_stream, started
+from tests.ledgers import STREAM, batch_row, new_stream
 
 FIRST, SECOND = Partition("clicks", "shardId-000000000000"), Partition("clicks", "shardId-000000000001")
 TAIL = Partition("clicks", "shardId-000000000002")
@@ -127,36 +123,3 @@ def test_the_same_topic_of_two_sources_stands_twice(ledger: Ledger) -> None:
     with ledger.transaction() as transaction:
         assert transaction.read_batch(STREAM, BatchNumber(1)) == row
         assert [row.partition for row in transaction.read_failures(STREAM, FailureStatus.LOST)] == [ours, theirs]
-
-
-def test_a_driver_of_the_release_before_moves_offsets_on_in_the_migrated_tables(
-    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as before:
-        before.setattr("exactlyonce.connectors.postgres.migrating.MIGRATIONS", MIGRATIONS[:6])
-        before.setattr("exactlyonce.connectors.postgres.migrating.SCHEMA_VERSION", 6)
-        old = ledger_on(postgres_18, name)
-        started(old)
-    new = PostgresLedger(old.address, limits=QUICK)
-    new.prepare()
-    postgres_18.execute("update exactlyonce.offsets set next_offset = 5 where partition = 0 and next_offset = 0", name)
-    assert positions_of(new) == Positions({P0: 5, P1: 0}), "what it has moved is what stands"
-    with new.transaction() as transaction:
-        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(5, 9)}), IDS) == 1
-    moved = "update exactlyonce.offsets set next_offset = 12 where partition = 0 and next_offset = 9 returning 1"
-    assert postgres_18.execute(moved, name) == [(1,)], "and it continues from there"
-
-
-def test_a_ledger_that_was_not_migrated_refuses_shards_and_keeps_offsets(
-    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as before:
-        before.setattr("exactlyonce.connectors.postgres.migrating.MIGRATIONS", MIGRATIONS[:6])
-        before.setattr("exactlyonce.connectors.postgres.migrating.SCHEMA_VERSION", 6)
-        ledger = ledger_on(postgres_18, name)
-    started(ledger)
-    with pytest.raises(LedgerRefused, match="named partitions"), ledger.transaction() as transaction:
-        transaction.advance_positions(STREAM, Ranges({FIRST: OffsetRange(0, SEQUENCE)}), SHARD_IDS)
-    with ledger.transaction() as transaction:
-        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 5)}), IDS) == 1
-    assert positions_of(ledger) == Positions({P0: 5, P1: 0})

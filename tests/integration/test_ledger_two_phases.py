@@ -8,11 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.connectors.postgres import migrating
 from exactlyonce.connectors.postgres.fleet import PostgresFleet
-from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import DECIDED_SINCE, MIGRATIONS
-from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import EpochOvertaken, Fenced, Permit, claim_epoch, raise_epoch
@@ -195,29 +191,4 @@ def test_the_monitor_of_a_database_is_told_since_when_a_batch_is_decided(postgre
     found = asked.landed("exactlyonce", {STREAM: None})[STREAM]
     assert (found.decided_at, found.decided_loads) == (None, 0)
     asked.close()
-    made.close()
-
-
-def test_a_ledger_of_the_previous_release_has_no_decided_batch_and_a_driver_of_it_goes_on_after_the_migration(
-    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as older_release:
-        older_release.setattr(migrating, "MIGRATIONS", MIGRATIONS[: DECIDED_SINCE - 1])
-        older_release.setattr(migrating, "SCHEMA_VERSION", DECIDED_SINCE - 1)
-        made: PostgresLedger = ledger_on(postgres_18, name)
-    permit = started(made)
-    assert read_decided(made, permit) is None
-    view = made.view(STREAM)
-    assert view is not None
-    assert view.decided is None
-    with pytest.raises(LedgerRefused, match=f"needs {DECIDED_SINCE}: upgrade the operator first"):
-        made.require_version(DECIDED_SINCE, "a sink of two phases")
-    with pytest.raises(LedgerRefused, match=f"a sink of two phases needs {DECIDED_SINCE}: upgrade the operator first"):
-        decide(made, permit)
-
-    made.prepare()
-    land_batch(
-        made, permit, FIRST, lambda transaction: Written(8)
-    )  # as the older driver does, which knows no such column
-    assert (status_of(made), read_decided(made, permit)) == (BatchStatus.LANDED, None)
     made.close()

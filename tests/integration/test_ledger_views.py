@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from exactlyonce.connectors.postgres.tables import MIGRATIONS
 from exactlyonce.ledger.fence import fence
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus
@@ -14,7 +13,6 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partit
 from scripts.generated import ROOT
 from testbed.postgres import Postgres
 from tests.ledgers import IDS, P0, P1, STREAM, ledger_on, started
-from tests.postgres_roles import of_a_role_with_rights, run_release
 
 SHARD = Partition("clicks", "shardId-000000000007")
 FAR = 49590338271490256608559692538361571095921575989136588898 << 32
@@ -109,29 +107,3 @@ def test_the_views_have_exactly_the_columns_that_are_promised(server: Postgres, 
     assert server.execute(of_shard, database) == [("clicks", SHARD.key, None)]
     seed = "select status from exactlyonce.control where id = 'shop/orders/0'"
     assert server.execute(seed, database) == [("succeeded",)]
-
-
-def test_what_somebody_else_has_named_so_is_left_alone_and_the_ledger_is_migrated(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:10])
-    ledger = of_a_role_with_rights(server, name)
-    ledger.prepare()
-    server.execute("create table exactlyonce.control (mine integer)", name)
-    monkeypatch.undo()
-    ledger.prepare()
-    assert server.execute("select * from exactlyonce.control", name) == []
-    assert server.execute("select * from exactlyonce.failure", name) == []
-
-
-def test_a_type_of_the_name_of_a_view_is_left_alone_and_the_other_view_is_made(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:10])
-    ledger = of_a_role_with_rights(server, name)
-    ledger.prepare()
-    server.execute("create type exactlyonce.control as enum ('mine')", name)
-    monkeypatch.undo()
-    ledger.prepare()
-    assert server.execute("select 'mine'::exactlyonce.control", name) == [("mine",)]
-    assert server.execute("select * from exactlyonce.failure", name) == []

@@ -1,4 +1,4 @@
-"""Dead letters in Postgres: what a replay does with them, where a stream is set back, and which release has written them."""
+"""Dead letters in Postgres: what a replay does with them, and where a stream is set back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import psycopg2
 import pytest
 
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import MIGRATIONS
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
-from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.letters import replayed
@@ -22,7 +20,7 @@ from exactlyonce.ledger.rows import LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.postgres import Postgres
 from tests.ledgers import IDS, P0, P1, STREAM, new_stream
-from tests.postgres_roles import Lander, ids, of_a_role_with_rights, run_release, take_effect
+from tests.postgres_roles import Lander, ids, of_a_role_with_rights, take_effect
 
 MINE, OTHER = ReplayClaim(STREAM, "mine"), ReplayClaim(STREAM, "another")
 SHARD = Partition("events", "shardId-000000000007")
@@ -107,41 +105,6 @@ def test_where_the_stream_is_set_back_its_letters_are_superseded_until_they_are_
     assert statuses(ledger) == told | {"orders-0/3": "Kept"}
     set_back(ledger, 0, seed=7)
     assert statuses(ledger) == told | {"orders-0/1": "Superseded"}
-
-
-def test_a_letter_that_a_driver_of_an_older_release_lands_again_is_kept_and_refused(
-    server: Postgres, name: str
-) -> None:
-    ledger, _ = two_letters(server, name)
-    mine = claim_letters(ledger, MINE, [letter.row for letter in kept(ledger)]).rows
-    server.execute(
-        "insert into exactlyonce.dead_letters (stream_id, topic, topic_id, partition, record_offset, batch, value, error) "
-        f"values ('{STREAM}', 'orders', 'id-1', 0, 3, 9, 'x', 'old') on conflict (stream_id, topic, topic_id, partition, "
-        "record_offset) do update set batch = excluded.batch, value = excluded.value, error = excluded.error",
-        name,
-    )
-    assert statuses(ledger) == {"orders-0/1": "Replaying", "orders-0/3": "Kept"}
-    with pytest.raises(LettersNotHeld) as refused:
-        settle_letters(ledger, MINE, mine, [replayed(row) for row in mine])
-    assert refused.value.keys == {("orders", "id-1", 0, 3)}
-    again = claim_letters(ledger, MINE, [letter.row for letter in kept(ledger)])
-    assert len(again.rows) == 1
-    assert "was kept by an earlier release" in again.refused[0]
-
-
-def test_a_ledger_that_was_not_migrated_lists_its_letters_and_refuses_to_replay_them(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:11])
-    ledger, _ = two_letters(server, name)
-    assert statuses(ledger) == {"orders-0/1": "Kept", "orders-0/3": "Kept"}
-    set_back(ledger, 2, seed=5)
-    rows = [letter.row for letter in kept(ledger)]
-    with pytest.raises(LedgerRefused, match="a replay of dead letters needs 12"):
-        claim_letters(ledger, MINE, rows)
-    monkeypatch.undo()
-    ledger.prepare()
-    assert all("by an earlier release" in words for words in claim_letters(ledger, MINE, rows).refused)
 
 
 def test_letters_are_read_by_their_keys_and_no_more_than_so_many_bytes_at_once(server: Postgres, name: str) -> None:

@@ -1,24 +1,19 @@
-"""The ledger's schema: made once, migrated, refused when it is newer; and the rights that are enough, and what each is for."""
+"""The ledger's schema: made once, refused if it has another version; and the rights that are enough, and what each is for."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION, Migration
+from exactlyonce.connectors.postgres.tables import SCHEMA_VERSION
 from exactlyonce.errors import LedgerRefused
-from exactlyonce.ledger.fence import raise_epoch
-from exactlyonce.ledger.rows import FailureRow, FailureStatus
-from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 from tests.ledger_processes import prepare_together, process
-from tests.ledgers import IDS, P0, STREAM, new_stream
+from tests.ledgers import STREAM
 from tests.postgres_roles import (
     CREATE,
     PASSWORD,
@@ -29,18 +24,8 @@ from tests.postgres_roles import (
     ids,
     of_a_role,
     of_a_role_with_rights,
-    run_release,
     take_effect,
 )
-
-NEXT_RELEASE = Migration(
-    version=SCHEMA_VERSION + 1,
-    oldest_reader=SCHEMA_VERSION,
-    sql="alter table {schema}.streams add column of_the_next_release text not null default 'x'; "
-    "alter table {schema}.batches add column also_new bigint; "
-    "create table {schema}.things_of_the_next_release (id bigint primary key)",
-)
-RELEASE_AFTER_THAT = Migration(SCHEMA_VERSION + 2, oldest_reader=SCHEMA_VERSION + 2, sql="select 1")
 
 
 @pytest.fixture(params=[18, 16])
@@ -50,7 +35,7 @@ def server(request: pytest.FixtureRequest) -> Postgres:
 
 
 def versions(server: Postgres, name: str) -> list[tuple[object, ...]]:
-    return server.execute("select version, oldest_reader from exactlyonce.schema_versions order by version", name)
+    return server.execute("select version from exactlyonce.schema_versions", name)
 
 
 def tables(server: Postgres, name: str) -> set[object]:
@@ -69,122 +54,34 @@ def test_eight_processes_at_their_first_use_make_the_schema_once(postgres_18: Po
         for child in children:
             child.send("now")
         assert [child.recv() for child in children] == ["prepared"] * 8
-    assert versions(postgres_18, name) == [(migration.version, migration.oldest_reader) for migration in MIGRATIONS]
+    assert versions(postgres_18, name) == [(SCHEMA_VERSION,)]
 
 
-@pytest.mark.parametrize("before", [12, 13])
-def test_a_ledger_of_an_earlier_version_is_migrated_to_that_of_the_last_migration(
-    postgres_18: Postgres, name: str, before: int
-) -> None:
-    postgres_18.create_database(name)
-    with pytest.MonkeyPatch.context() as release:
-        run_release(release, *MIGRATIONS[:before])
-        PostgresLedger(address_of(postgres_18, name)).prepare()
-    assert versions(postgres_18, name)[-1][0] == before
-    PostgresLedger(address_of(postgres_18, name)).prepare()
-    assert versions(postgres_18, name)[-1][0] == MIGRATIONS[-1].version
-    assert "backfills" in tables(postgres_18, name)
-
-
-def test_a_ledger_of_an_older_release_is_migrated_and_that_release_goes_on(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("other", [SCHEMA_VERSION + 1, 15])
+def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(
+    server: Postgres, name: str, other: int
 ) -> None:
     ledger = of_a_role_with_rights(server, name)
     take_effect(ledger, batch=1)
-    before = ledger.view(STREAM)
-
-    run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE)
-    newer = PostgresLedger(ledger.address, limits=QUICK)
-    newer.prepare()
-    assert newer.view(STREAM) == before, "nothing that was there is lost"
-    assert versions(server, name)[-1] == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
-    assert "things_of_the_next_release" in tables(server, name)
-    monkeypatch.undo()
-
-    older = PostgresLedger(ledger.address, limits=QUICK)
-    older.prepare()
-    raise_epoch(older, new_stream(older), Epoch(2))
-    assert older.view(STREAM) is not None
-    assert len(versions(server, name)) == len(MIGRATIONS) + 1, "the older release takes nothing back"
-
-
-def test_a_driver_of_the_older_release_lands_on_after_the_migration(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = of_a_role_with_rights(server, name)
-    target = take_effect(ledger, batch=1)
-    run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE)
-    PostgresLedger(ledger.address, limits=QUICK).prepare()
-    monkeypatch.undo()
-    target.land(2)
-    assert ids(server, name) == [1, 2, 101, 102]
-
-
-def test_a_driver_that_knows_no_fingerprints_moves_positions_on_and_its_predecessors_no_longer_count(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = of_a_role_with_rights(server, name)
-    take_effect(ledger, batch=1)
-    with ledger.transaction() as transaction:
-        kept = {P0: Fingerprint(7, "digest", 1, 0)}
-        stands = transaction.read_positions(STREAM).positions[P0]
-        assert transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(stands, 8)}), IDS, kept) == 1
-    assert landed_fingerprints(ledger) == kept
-    server.execute("update exactlyonce.offsets set next_offset = 20 where partition = 0", name)
-    assert landed_fingerprints(ledger) == {}, "it was of the record before another position"
-
-
-def test_a_driver_that_is_newer_than_the_ledger_lands_without_fingerprints(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:3])
-    ledger = of_a_role_with_rights(server, name)
-    take_effect(ledger, batch=1)
-    with ledger.transaction() as transaction:
-        stands = transaction.read_positions(STREAM).positions[P0]
-        ranges, kept = Ranges({P0: OffsetRange(stands, 90)}), {P0: Fingerprint(89, "digest", 1, 0)}
-        assert transaction.advance_positions(STREAM, ranges, IDS, kept) == 1
-    assert landed_fingerprints(ledger) == {}
-
-
-def landed_fingerprints(ledger: PostgresLedger) -> Mapping[Partition, Fingerprint]:
-    view = ledger.view(STREAM)
-    assert view is not None
-    return view.landed.fingerprints
-
-
-def test_records_that_an_older_release_gave_up_may_be_given_up_again_after_the_migration(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:2])
-    ledger = of_a_role_with_rights(server, name)
-    take_effect(ledger, batch=1)
-    gave_up = FailureRow(BatchNumber(1), P0, 0, 5, FailureStatus.LOST, "brokers", "retention")
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (gave_up,))
-    monkeypatch.undo()
-    ledger.prepare()
-    with ledger.transaction() as transaction:
-        transaction.write_failures(STREAM, (replace(gave_up, batch=BatchNumber(9)),))
-    found = server.execute("select batch, from_offset, until_offset from exactlyonce.failures order by 1", name)
-    assert found == [(1, 0, 5), (9, 0, 5)]
-
-
-def test_a_ledger_that_this_release_is_too_old_for_is_refused_by_name(
-    server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = of_a_role_with_rights(server, name)
-    run_release(monkeypatch, *MIGRATIONS, NEXT_RELEASE, RELEASE_AFTER_THAT)
-    ledger.prepare()
-    monkeypatch.undo()
-    before = versions(server, name)
+    server.execute("update exactlyonce.schema_versions set version = %s", name, (other,))
+    before = tables(server, name)
     with pytest.raises(LedgerRefused) as caught:
         PostgresLedger(ledger.address, limits=QUICK).prepare()
     assert str(caught.value) == (
-        f"The ledger's schema exactlyonce at {ledger.address} has version {SCHEMA_VERSION + 2}, which this release "
-        f"(version {SCHEMA_VERSION}) cannot use; run the newer release."
+        f"The ledger's schema exactlyonce at {ledger.address} has version {other}, and this release needs version "
+        f"{SCHEMA_VERSION}; run the release that made it."
     )
-    assert versions(server, name) == before
+    assert (versions(server, name), tables(server, name)) == ([(other,)], before)
+
+
+def test_a_relation_of_somebody_elses_in_the_schema_refuses_the_ledger_by_its_name_and_nothing_is_made(
+    server: Postgres, name: str
+) -> None:
+    ledger = of_a_role_with_rights(server, name)
+    server.execute("create table exactlyonce.control (mine integer)", name)
+    with pytest.raises(LedgerRefused, match='relation "control" already exists'):
+        ledger.prepare()
+    assert tables(server, name) == {"control"}
 
 
 def test_a_database_without_a_ledger_holds_no_stream(server: Postgres, name: str) -> None:

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from exactlyonce.connectors.postgres.tables import MIGRATIONS
-from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.backfills import OF_NO_BATCH, Backfill
 from exactlyonce.ledger.fence import claim_epoch, raise_epoch
 from exactlyonce.ledger.letters import LetterRow
@@ -29,7 +27,6 @@ from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.postgres import Postgres
 from tests.ledgers import P0, P1, STREAM, ledger_on, new_stream, started
-from tests.postgres_roles import run_release
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 MINE = ReplayClaim(STREAM, "mine", "table orders")
@@ -43,7 +40,7 @@ def ledger(request: pytest.FixtureRequest, name: str) -> Ledger:
 
 
 def drive(ledger: Ledger, epoch: int, sink: str | None) -> None:
-    """A driver of an epoch claims it, and says what it lands into, or is of a release that does not."""
+    """A driver of an epoch claims it, and says what it lands into, or lands where replays do not."""
     raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
     claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}", sink=sink)
 
@@ -150,28 +147,3 @@ def test_a_stream_that_is_forgotten_takes_its_backfills_along(postgres_18: Postg
     assert view is not None
     ledger.forget(STREAM, view.stream.owner)
     assert postgres_18.execute("select count(*) from exactlyonce.backfills", name) == [(0,)]
-
-
-def test_a_ledger_that_was_not_migrated_refuses_a_backfill_by_a_sentence(
-    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:13])
-    ledger = ledger_on(postgres_18, name)
-    started(ledger)
-    with pytest.raises(
-        LedgerRefused,
-        match=r"needs 14: upgrade the operator first, .* restart the stream \(spec\.restartNonce\): a replay migrates nothing",
-    ):
-        plan_backfill(ledger, STREAM, Backfill("january", "table orders_v2", "asked", (part(P0, 0, 20),)))
-
-
-def test_a_ledger_that_was_not_migrated_records_no_sink_and_takes_replays(
-    postgres_18: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run_release(monkeypatch, *MIGRATIONS[:12])
-    ledger = ledger_on(postgres_18, name)
-    started(ledger)
-    row = quarantined(ledger)
-    drive(ledger, 2, "table orders_new")
-    assert sink_of_stream(ledger, STREAM) is None
-    assert len(claim_ranges(ledger, MINE, [RangeKey.of(row)]).rows) == 1

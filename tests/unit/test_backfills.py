@@ -17,8 +17,6 @@ from exactlyonce.api.stream_replay import parse_replay
 from exactlyonce.api.stream_replay_status import ReplayPhase
 from exactlyonce.cli import backfill
 from exactlyonce.cli.main import main
-from exactlyonce.connectors.postgres.replay_tables import BACKFILLS_SINCE
-from exactlyonce.connectors.postgres.tables import MIGRATIONS, SCHEMA_VERSION
 from exactlyonce.launch.asked_ranges import AskedRange
 from exactlyonce.launch.backfill import (
     BackfillRefused,
@@ -336,9 +334,3 @@ def test_a_streamreplay_that_continues_a_backfill_takes_what_is_recorded_and_loo
     assert [it.span for it in made.pod().orders.asked] == [(P0, OffsetRange(10, 20)), (P0, OffsetRange(20, 40))]
     assert made.until_final().message == "30 of 30 records have landed."
     assert set(made.table) == {(P0, it) for it in range(20, 40)}
-
-
-def test_the_ledgers_tables_are_made_up_to_the_last_migration_that_there_is() -> None:
-    """Else a ledger of the release before counts as migrated, and has no record of backfills."""
-    assert [migration.version for migration in MIGRATIONS] == [*range(1, SCHEMA_VERSION + 1)]
-    assert BACKFILLS_SINCE <= SCHEMA_VERSION

@@ -113,7 +113,7 @@ class GuardedLedger:
             return opened.ledger.identity()
 
     def prepare(self) -> None:
-        """Make or migrate the schema."""
+        """Make the schema where it is missing."""
         opened = self.opening.opened
         with opened.at_ledger.entered():
             opened.ledger.prepare()

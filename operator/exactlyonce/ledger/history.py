@@ -221,7 +221,7 @@ class FailureHistory(Protocol):
         A ledger that is not in the database of the rows holds none.
 
         Raises:
-            LedgerUnreachable, LedgerRefused: if the ledger does not answer, or is of an earlier release.
+            LedgerUnreachable, LedgerRefused: if the ledger does not answer.
         """
         ...
 

@@ -110,7 +110,7 @@ class LedgerTransaction(Protocol):
     def write_sink(self, stream_id: str, epoch: Epoch, sink: str) -> None:
         """Record into what the process of an epoch lands; the caller holds the row with Lock.UPDATE.
 
-        A ledger that takes no replay, and one of an earlier release, records nothing.
+        A ledger that takes no replay records nothing.
         """
         ...
 
@@ -161,9 +161,6 @@ class LedgerTransaction(Protocol):
 
         It counts from then on, and takes the place of what that name had. The next batch that lands takes it over; the caller
         holds the row with Lock.UPDATE.
-
-        Raises:
-            LedgerRefused: if the schema was not migrated to keep it.
         """
         ...
 
@@ -281,7 +278,7 @@ class Ledger(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Make or migrate the ledger's schema; safe to call at every start and by several processes at once."""
+        """Make the ledger's schema where it is missing; safe to call at every start and by several processes at once."""
         ...
 
 

@@ -23,15 +23,15 @@ from exactlyonce.positions.ranges import BatchNumber
 MOST_BYTES = 32 << 20
 """Ten thousand ranges with 1,000 characters of each error have a half of that."""
 PARTS = """
-select f.batch, f.topic, f.partition, left(to_jsonb(f) ->> 'partition_name', 2200), min(part.first),
+select f.batch, f.topic, f.partition, left(f.partition_name, 2200), min(part.first),
     min(part.first) + sum(part.until - part.first), f.status
 from unnest(%(batches)s::bigint[], %(topics)s::text[], %(numbers)s::integer[], %(firsts)s::numeric[], %(untils)s::numeric[])
     as span(batch, topic, partition, first, until)
 join {schema}.failures f on f.stream_id = %(stream)s and f.batch = span.batch and f.topic = span.topic
     and f.partition = span.partition
 cross join lateral (
-    select coalesce((to_jsonb(f) ->> 'from_position')::numeric, f.from_offset) as first,
-        coalesce((to_jsonb(f) ->> 'until_position')::numeric, f.until_offset) as until
+    select coalesce(f.from_position, f.from_offset) as first,
+        coalesce(f.until_position, f.until_offset) as until
 ) part
 where f.status = any(%(statuses)s) and part.first >= span.first and part.first < span.until
 group by f.batch, f.topic, f.partition, 4, span.first, f.status, case when f.status = any(%(held)s) then part.first end
@@ -40,13 +40,13 @@ order by f.status = any(%(held)s), f.batch, f.topic, f.partition, 5 limit %(most
 
 OVERLAPS = """
 select span.topic, span.partition, span.first, f.status,
-    sum(least(f.until_offset, span.until) - greatest(f.from_offset, span.first))::bigint, min(to_jsonb(f) ->> 'partition_name')
+    sum(least(f.until_offset, span.until) - greatest(f.from_offset, span.first))::bigint, min(f.partition_name)
 from unnest(%(topics)s::text[], %(numbers)s::integer[], %(firsts)s::bigint[], %(untils)s::bigint[])
     as span(topic, partition, first, until)
 join {schema}.failures f on f.stream_id = %(stream)s and f.topic = span.topic and f.partition = span.partition
     and f.from_offset < span.until and f.until_offset > span.first
 where f.status = any(%(statuses)s)
-    and (f.status <> %(replayed)s or starts_with(coalesce(to_jsonb(f) ->> 'replay', ''), %(by)s))
+    and (f.status <> %(replayed)s or starts_with(coalesce(f.replay, ''), %(by)s))
 group by span.topic, span.partition, span.first, f.status
 """
 

@@ -35,7 +35,7 @@ left join lateral (
 ) last on true
 left join lateral (
     select coalesce(json_agg(json_build_array(o.topic, o.partition, o.next_offset,
-        to_jsonb(o) ->> 'partition_name', to_jsonb(o) ->> 'position')), '[]') as found
+        o.partition_name, o.position::text)), '[]') as found
     from {schema}.offsets o where o.stream_id = s.stream_id and not o.retired
 ) positions on true
 left join lateral (
@@ -53,31 +53,28 @@ left join lateral (
     from (
         select f.status, count(*) as ranges, sum(f.until_offset - f.from_offset)::bigint as records,
             extract(epoch from min(f.created_at))::float8 as since,
-            count(*) filter (where f.status = %(replaying)s and to_jsonb(f) ->> 'replay' like %(decided)s) as decided
+            count(*) filter (where f.status = %(replaying)s and f.replay like %(decided)s) as decided
         from {schema}.failures f where f.stream_id = s.stream_id group by f.status
     ) by
 ) failed on true
-cross join lateral ({letters}) letters
+cross join lateral (
+    select count(*) as held from (
+        select * from {schema}.dead_letters d where d.stream_id = s.stream_id
+        order by d.topic, d.topic_id, d.partition, d.record_offset limit %(most_letters)s
+    ) d
+    where (d.status is null or d.status <> %(replayed)s) and not exists (
+        select from {schema}.set_backs b
+        where b.stream_id = d.stream_id and b.topic = d.topic and b.partition = d.partition and b.batch >= d.batch
+            and b.position <= coalesce(d.position, d.record_offset)
+            and (b.origin_id = d.topic_id or b.origin_id = '' or d.topic_id = '')
+    )
+) letters
 left join lateral (
     select extract(epoch from b.landed_at)::float8 as landed_at, json_array_length(kept.found -> 'committables') as loads
-    from (select (to_jsonb(s) ->> 'decided')::json as found) kept
+    from (select s.decided::json as found) kept
     join {schema}.batches b on b.stream_id = s.stream_id and b.batch = (kept.found ->> 'batch')::bigint
 ) decided on true
 """
-_LETTERS = """
-select count(*) as held from (
-    select * from {schema}.dead_letters d where d.stream_id = s.stream_id
-    order by d.topic, d.topic_id, d.partition, d.record_offset limit %(most_letters)s
-) d
-where (d.status is null or d.status <> %(replayed)s or d.state_batch is distinct from d.batch) and not exists (
-    select from {schema}.set_backs b
-    where b.stream_id = d.stream_id and b.topic = d.topic and b.partition = d.partition and b.batch >= d.batch
-        and b.position <= coalesce(d.position, d.record_offset)
-        and (b.origin_id = d.topic_id or b.origin_id = '' or d.topic_id = '')
-)
-"""
-_NO_LETTERS = "select 0 as held"
-"""For tables of an earlier version than 12, which say nothing of what became of a letter."""
 _SIZES = """
 select found.table_name, sum(found.table_bytes)::bigint, sum(found.index_bytes)::bigint from (
     select case when c.relname = any(%(tables)s) then c.relname else 'staging' end as table_name,
@@ -146,11 +143,7 @@ class PostgresFleet:
             "decided": f"%{FailureRow.DECIDED}",
             "most_letters": MOST_LETTERS_COUNTED,
         }
-        with_letters = _LANDED.replace("{letters}", _LETTERS)
-        rows = self._answer(with_letters, schema, values) or self._answer(
-            _LANDED.replace("{letters}", _NO_LETTERS), schema, values
-        )
-        return {row[0]: _landed_from(row[1:]) for row in rows}
+        return {row[0]: _landed_from(row[1:]) for row in self._answer(_LANDED, schema, values)}
 
     def sizes(self, schema: str) -> tuple[TableSize, ...]:
         """Return how large each table of the schema's ledger is; none where there is no such schema.
@@ -166,8 +159,8 @@ class PostgresFleet:
             was_open = self._connection is not None
             try:
                 return self._asked(question, schema, values)
-            except (psycopg2.errors.UndefinedTable, psycopg2.errors.UndefinedColumn):
-                return []  # no stream has ever been run against this schema, or it is of a release that lacks what is asked
+            except psycopg2.errors.UndefinedTable:
+                return []  # no stream has ever been run against this schema
             except psycopg2.Error as problem:
                 self.close()
                 # A connection that was idle may have died since; a fresh one tells what is so.
@@ -195,7 +188,7 @@ class PostgresFleet:
 def _landed_from(row: tuple[Any, ...]) -> Landed:
     landed_batch, last_landed_at, counted_until, positions, *counts, loads, decided_at, failed, letters = row
     batches, records, rows, dead_letters = (count or 0 for count in counts)
-    # A status of a later release, or one that somebody has made up, is not to leave the streams beside it unmeasured.
+    # A status that somebody has made up is not to leave the streams beside it unmeasured.
     found: dict[str, list[Any]] = {status: it for status, *it in failed}
     open_ranges, failed_records, *_ = found.get(FailureStatus.OPEN, _NONE)
     lost_ranges, lost_records, *_ = found.get(FailureStatus.LOST, _NONE)

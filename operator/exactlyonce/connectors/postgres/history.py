@@ -22,16 +22,14 @@ from exactlyonce.connectors.postgres.bounded_reads import (
 )
 from exactlyonce.connectors.postgres.connection import PostgresAddress
 from exactlyonce.connectors.postgres.keys import LARGEST_OFFSET, partition_columns
-from exactlyonce.connectors.postgres.letter_tables import MARKED_LETTERS_SINCE, NAMED_LETTERS_SINCE
 from exactlyonce.connectors.postgres.letters import (
     LETTER_COLUMNS,
     STATE_COLUMNS,
     letter_from,
     set_back_from,
 )
-from exactlyonce.connectors.postgres.migrating import only_row, quoted
 from exactlyonce.connectors.postgres.pool import ConnectionPool
-from exactlyonce.errors import LedgerRefused
+from exactlyonce.connectors.postgres.schema import only_row, quoted
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import FailureSummary, LetterPlace, RecordedFailure, RecordedLetter, Span
 from exactlyonce.ledger.letter_generations import known_letter
@@ -42,20 +40,19 @@ from exactlyonce.positions.ranges import BatchNumber
 _OLDEST = "select min(changed_at) from {schema}.failures where stream_id = %(stream)s and status = any(%(statuses)s)"
 _SUMMED = """
 select coalesce(sum(
-    coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset)
-    - coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset)
+    coalesce(until_position, until_offset) - coalesce(from_position, from_offset)
 ), 0) from {schema}.failures f
 where stream_id = %(stream)s and status = any(%(statuses)s) and changed_at > %(moment)s
 """
 _LANDED = """
 select coalesce(sum(until_offset - from_offset), 0) from {schema}.failures f
-where stream_id = %(stream)s and status = %(status)s and starts_with(to_jsonb(f) ->> 'replay', %(by)s)
+where stream_id = %(stream)s and status = %(status)s and starts_with(replay, %(by)s)
 """
 _OF_STREAM = "select * from {schema}.dead_letters where stream_id = %(stream)s"
 _IN_PARTITIONS = f"{_OF_STREAM} and topic = any(%(topics)s) and partition = any(%(numbers)s::bigint[])"
 _REPLAYED = """
 select count(*) from {schema}.dead_letters
-where stream_id = %(stream)s and status = %(status)s and state_batch = batch and starts_with(replay, %(by)s)
+where stream_id = %(stream)s and status = %(status)s and starts_with(replay, %(by)s)
 """
 _AT_PLACE = f"""
 {_IN_PARTITIONS} and record_offset = %(offset)s::bigint and position is null
@@ -93,7 +90,6 @@ _WHOLE = {
     "content": "error, key, value",
     "bytes": "coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0) + octet_length(error)",
 }
-_BOUNDED_STATE = "left(status, 300), left(replay, 300), left(life, 300), state_batch"
 _WITHOUT_CONTENT = {
     "columns": (
         "left(topic, 2200), left(topic_id, 300), partition, record_offset, left(partition_name, 2200), "
@@ -101,12 +97,10 @@ _WITHOUT_CONTENT = {
     ),
     "place": "case when octet_length(place::text) <= 2000 then place end",
     "content": "left(error, 1000), null::bytea, null::bytea",
-    "state": _BOUNDED_STATE,
+    "state": "left(status, 300), left(replay, 300), left(life, 300)",
     "bytes": "0",
 }
 """A page of these is in the operator's memory, so no text is longer than a driver writes it."""
-_WITHOUT_STATE = "null, null, null, null"
-_RESTART = " Once it is upgraded, restart the stream (spec.restartNonce): a replay migrates nothing."
 _LARGEST_NUMBER = 2**31 - 1
 """Of a partition, in its column."""
 _BEFORE_ALL: LetterKey = ("", "", -1, -1)
@@ -122,22 +116,6 @@ class Questions:
     def named(self, statement: str) -> str:
         """Return a statement with `{schema}` replaced by the quoted schema."""
         return _named(statement, self.schema)
-
-    def require_version(self, version: int, what: str, *, of_replay: bool = False) -> None:
-        """Require that the schema was migrated to a version, for `what`; a driver may be newer than its operator.
-
-        An operator that was upgraded migrates when it starts a driver, and not `of_replay`: that needs a restart of the stream.
-
-        Raises:
-            LedgerRefused: saying that the operator has to be upgraded first.
-        """
-        installed = self._installed_version()
-        if installed < version:
-            raise LedgerRefused(
-                f"The ledger's schema {self.schema} at {self.address} has version {installed}, and {what} needs {version}: "
-                "upgrade the operator first, which migrates the schema before its next attempt."
-                + (_RESTART if of_replay else "")
-            )
 
     def kept_failures(
         self,
@@ -190,8 +168,6 @@ class Questions:
 
     def replayed_letters(self, stream_id: str, by: str) -> int:
         """Return how many dead letters were landed by some replays, counted by the database."""
-        if self._installed_version() < MARKED_LETTERS_SINCE:
-            return 0
         rows = self._asked(_REPLAYED, {"stream": stream_id, "status": str(LetterStatus.REPLAYED), "by": by})
         return int(rows[0][0]) if rows else 0
 
@@ -202,20 +178,13 @@ class Questions:
         return self._letters(stream_id, letters_of_keys(stream_id, keys, most_bytes))
 
     def _letters(self, stream_id: str, query: tuple[str, dict[str, object]]) -> tuple[RecordedLetter, ...]:
-        version = self._installed_version()
-        if version == 0:
-            return ()  # no stream has ever been run against this database
-        self.require_version(NAMED_LETTERS_SINCE, "a list of dead letters")
         statement, values = query
-        says_state = version >= MARKED_LETTERS_SINCE
-        for columns in () if says_state else (_BOUNDED_STATE, STATE_COLUMNS):
-            statement = statement.replace(columns, _WITHOUT_STATE)
         found = self._asked(statement, values)
         # Asked later than the letters: one that the stream was set back before meanwhile is told as what it is now.
         of_stream = self._asked("select generation from {schema}.streams where stream_id = %s", (stream_id,))
         generation = of_stream[0][0] if of_stream else None
         most_bytes = bounded_reads.MOST_BYTES
-        rows = self._asked(SET_BACKS, (stream_id, most_bytes)) if says_state else []
+        rows = self._asked(SET_BACKS, (stream_id, most_bytes))
         set_backs = [set_back_from(row) for row in within(rows, f"The resets of {stream_id}", most_bytes)]
         return tuple(_kept_letter(row, generation, set_backs) for row in found)
 

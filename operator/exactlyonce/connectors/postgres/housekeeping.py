@@ -27,7 +27,6 @@ class Housekeeping(LetterStatements):
         """Record failed ranges; what is passed over may not overlap what was passed over before (a constraint)."""
         for failure in failures:
             plain = is_plain(failure.partition, failure.from_offset, failure.until_offset)
-            wide = self._has_wide_columns([plain])
             topic, number, name = partition_columns(failure.partition)
             from_offset, until_offset = range_columns(failure.from_offset, failure.until_offset)
             columns: dict[str, object] = {
@@ -41,11 +40,10 @@ class Housekeeping(LetterStatements):
                 "brokers": failure.address,
                 "error": failure.error,
             }
-            if wide and not plain:
+            if not plain:
                 columns["partition_name"] = name
                 columns |= {"from_position": failure.from_offset, "until_position": failure.until_offset}
-            if self._ledger.keeps_origins(self):
-                columns |= _origin_columns(failure)
+            columns |= _origin_columns(failure)
             self._write_failure(columns, failure, plain=plain)
 
     def _write_failure(self, columns: dict[str, object], failure: FailureRow, *, plain: bool) -> None:

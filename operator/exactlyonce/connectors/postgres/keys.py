@@ -1,8 +1,8 @@
 """Between partitions and positions and the columns that keep them. Performs no I/O.
 
-The columns are as old as the first release, which knew only topics: a topic, a number, an offset of 64 bits. A partition with
-a name has its name in a column of its own and at the end of `topic`, so that the primary key stays what older drivers know. A
-position beyond 64 bits has a column of its own, and the old one holds the largest offset that there is.
+Most partitions have a number and an offset of 64 bits, which the columns of the keys and indexes hold. A partition with a name
+has its name in a column of its own and at the end of `topic`. A position beyond 64 bits has a column of its own, and the one of
+64 bits holds the largest offset that there is.
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ def range_columns(from_position: int, until_position: int) -> tuple[int, int]:
 
 
 def is_plain(partition: Partition, *positions: int) -> bool:
-    """Whether the columns of the first release hold it all."""
+    """Whether a number and offsets of 64 bits say it all."""
     return isinstance(partition.key, int) and all(position < LARGEST_OFFSET for position in positions)

@@ -12,12 +12,10 @@ from dataclasses import dataclass
 
 import psycopg2.extensions
 
-from exactlyonce.connectors.postgres.migrating import quoted
-from exactlyonce.connectors.postgres.tables import MIGRATIONS
+from exactlyonce.connectors.postgres.schema import quoted
+from exactlyonce.connectors.postgres.tables import SCHEMA
 
-LEDGER_TABLES = tuple(
-    name for migration in MIGRATIONS for name in re.findall(r"create table {schema}\.(\w+)", migration.sql)
-)
+LEDGER_TABLES = tuple(re.findall(r"create table {schema}\.(\w+)", SCHEMA))
 """The ledger's own tables, without those of its schema that may be unlogged: staging."""
 
 # Carries what it asks about along, so that a target without partitions costs index lookups alone: 0.1 ms on the server.

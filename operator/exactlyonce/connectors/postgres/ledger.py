@@ -1,4 +1,4 @@
-"""The ledger in Postgres: connections, transactions, the schema and its migrations."""
+"""The ledger in Postgres: connections, transactions, and its schema."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from exactlyonce.connectors.postgres.connection import (
 from exactlyonce.connectors.postgres.history import Questions
 from exactlyonce.connectors.postgres.lasting import find_passing
 from exactlyonce.connectors.postgres.letters import BACKFILLS, recorded_backfill
-from exactlyonce.connectors.postgres.migrating import create_schema, is_latest, migrate, only_row, quoted
 from exactlyonce.connectors.postgres.pool import ConnectionPool
-from exactlyonce.connectors.postgres.replay_tables import BACKFILLS_SINCE, REPLAYED_SINCE
 from exactlyonce.connectors.postgres.rows import LOOK, view_from
-from exactlyonce.connectors.postgres.statements import Statements
+from exactlyonce.connectors.postgres.schema import create_schema, create_tables, only_row, quoted, require_version
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.connectors.postgres.waits import answering_within
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, LedgerUnreachable, TransactionTooLong
@@ -38,7 +36,7 @@ _COMMIT_IN_MEMORY = "set local synchronous_commit = off"
 _COMMIT_ON_DISK = (
     "select set_config('synchronous_commit', 'on', true) where current_setting('synchronous_commit') = 'off'"
 )
-_MIGRATION_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in all releases
+_SCHEMA_LOCK = 0x0E0517  # one arbitrary key for pg_advisory_xact_lock, the same in every process
 _TRANSACTION_TIMEOUT_FROM = 170000  # PostgreSQL 17 has transaction_timeout
 
 
@@ -60,7 +58,6 @@ class PostgresLedger(Questions):
         self.schema = schema
         self.limits = limits or Limits()
         self._pool = ConnectionPool(address, self.limits, application)
-        self._columns: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """Close the idle connections now, and each of the others when it is given back."""
@@ -134,45 +131,29 @@ class PostgresLedger(Questions):
                 cursor.execute(self.named(deleted), (stream_id, owner.cluster, owner.uid))
 
     def prepare(self) -> None:
-        """Make or migrate the schema under an advisory lock; nothing happens when it is up to date.
+        """Make the schema under an advisory lock; nothing happens when it is there.
 
         Raises:
-            LedgerRefused: if the role lacks a right, the schema is of a release that this one cannot use, or one of its
-                tables does not survive a crash of the server.
+            LedgerRefused: if the role lacks a right, the schema is of another version, or one of its tables does not survive a
+                crash of the server.
         """
-        if not is_latest(self._installed_version()):
-            self._make_or_migrate()
+        require_version(self, self._installed_version() or self._make())
         passing = self._pool.query(lambda cursor: find_passing(cursor, self.schema))
         if passing is not None:
             raise LedgerRefused(f"The ledger at {self.address} may lose what has landed: {passing}.")
 
-    def _make_or_migrate(self) -> None:
+    def _make(self) -> int:
+        """Make what is missing; return the version that is there then."""
         with self.transaction() as transaction, self.own_errors(), transaction.cursor() as cursor:
-            cursor.execute("select pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+            cursor.execute("select pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
             cursor.execute("select exists (select from pg_namespace where nspname = %s)", (self.schema,))
             if not only_row(cursor)[0]:
                 create_schema(self, cursor)
-            migrate(self, cursor)
-
-    def keeps_fingerprints(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to keep fingerprints; a driver may be newer than its operator."""
-        return self._has_column(transaction, "offsets", "fingerprint")
-
-    def keeps_names(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to keep partitions with names, and positions beyond 64 bits."""
-        return self._has_column(transaction, "offsets", "partition_name")
-
-    def keeps_decided(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to keep a decided batch, of a sink of two phases."""
-        return self._has_column(transaction, "streams", "decided")
-
-    def keeps_origins(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to keep which records a failed range is of."""
-        return self._has_column(transaction, "failures", "origin_id")
-
-    def keeps_states_of_letters(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to say what became of a dead letter."""
-        return self._has_column(transaction, "dead_letters", "state_batch")
+            cursor.execute("select to_regclass(%s) is not null", (f"{quoted(self.schema)}.schema_versions",))
+            if not only_row(cursor)[0]:
+                create_tables(self, cursor)
+            cursor.execute(self.named("select coalesce(max(version), 0) from {schema}.schema_versions"))
+            return int(only_row(cursor)[0])
 
     def overlaps_of(
         self, stream_id: str, statuses: Collection[FailureStatus], stretches: Sequence[Stretch], by: str
@@ -182,47 +163,8 @@ class PostgresLedger(Questions):
         return tuple(overlap_from(row) for row in rows)
 
     def kept_backfills(self, stream_id: str) -> tuple[RecordedBackfill, ...]:
-        """Return the backfills of a stream; a schema of a release that kept none has none."""
+        """Return the backfills of a stream."""
         return tuple(recorded_backfill(row) for row in self._asked(BACKFILLS, (stream_id,)))
-
-    def require_backfills(self, transaction: Statements) -> None:
-        """Require that the ledger was migrated to keep backfills.
-
-        Raises:
-            LedgerRefused: if it was not; an operator of this release does that.
-        """
-        if not self._has_column(transaction, "backfills", "parts"):
-            self.require_version(BACKFILLS_SINCE, "a backfill into another table", of_replay=True)
-
-    def keeps_replayed(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to keep what replays make visible elsewhere; a driver may be newer."""
-        return self._has_column(transaction, "replayed", "committable")
-
-    def require_replayed(self, transaction: Statements) -> None:
-        """Require that it was.
-
-        Raises:
-            LedgerRefused: if not; an operator of this release does that.
-        """
-        if not self.keeps_replayed(transaction):
-            self.require_version(REPLAYED_SINCE, "a replay into files", of_replay=True)
-
-    def keeps_sinks(self, transaction: Statements) -> bool:
-        """Whether the ledger was migrated to say into what a stream lands."""
-        return self._has_column(transaction, "streams", "sink_epoch")
-
-    def _has_column(self, transaction: Statements, table: str, name: str) -> bool:
-        if (table, name) not in self._columns:
-            with self.own_errors(), transaction.cursor() as cursor:
-                cursor.execute(
-                    "select exists (select from pg_attribute where attrelid = to_regclass(%s) "
-                    "and attname = %s and not attisdropped)",
-                    (f"{quoted(self.schema)}.{table}", name),
-                )
-                if not bool(only_row(cursor)[0]):
-                    return False
-                self._columns.add((table, name))
-        return True
 
     def open_connection(self) -> psycopg2.extensions.connection:
         """Open a new connection with this ledger's login and limits."""

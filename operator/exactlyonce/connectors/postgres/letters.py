@@ -7,7 +7,6 @@ from typing import Any
 
 from exactlyonce.connectors.postgres import bounded_reads
 from exactlyonce.connectors.postgres.keys import partition_columns, partition_from
-from exactlyonce.connectors.postgres.letter_tables import MARKED_LETTERS_SINCE
 from exactlyonce.connectors.postgres.occupants import occupant_of
 from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.ledger.backfills import Backfill, Occupant, parts_from_json
@@ -17,7 +16,7 @@ from exactlyonce.ledger.letters import LetterKey, LetterRow, LetterStatus, SetBa
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 LETTER_COLUMNS = "topic, topic_id, partition, record_offset, partition_name, coalesce(position, record_offset), batch"
-STATE_COLUMNS = "status, replay, life, state_batch"
+STATE_COLUMNS = "status, replay, life"
 
 _READ = f"""
 select {LETTER_COLUMNS}, error, {STATE_COLUMNS} from {{schema}}.dead_letters
@@ -27,7 +26,7 @@ _WRITE = """
 update {schema}.dead_letters l set status = v.status, replay = v.replay, error = v.error from (values %s)
 as v(stream_id, topic, topic_id, partition, record_offset, batch, status, replay, error)
 where (l.stream_id, l.topic, l.topic_id, l.partition, l.record_offset, l.batch)
-    = (v.stream_id, v.topic, v.topic_id, v.partition, v.record_offset, v.batch) and l.state_batch = l.batch returning 1
+    = (v.stream_id, v.topic, v.topic_id, v.partition, v.record_offset, v.batch) returning 1
 """
 BACKFILLS = """
 select name, into_sink, definition, parts, created_at, changed_at from {schema}.backfills where stream_id = %s
@@ -48,13 +47,7 @@ class LetterStatements(Statements):
     """What is said of malformed records, and for replays."""
 
     def read_letters(self, stream_id: str, keys: Collection[LetterKey]) -> tuple[LetterRow, ...]:
-        """Return the dead letters with these keys.
-
-        Raises:
-            LedgerRefused: if the schema was not migrated to say what became of them.
-        """
-        if not self._ledger.keeps_states_of_letters(self):
-            self._ledger.require_version(MARKED_LETTERS_SINCE, "a replay of dead letters", of_replay=True)
+        """Return the dead letters with these keys."""
         rows = self._values(_READ, [(stream_id, *key) for key in keys], "(%s, %s, %s, %s::integer, %s::bigint)")
         return tuple(letter_from(row) for row in rows)
 
@@ -75,28 +68,18 @@ class LetterStatements(Statements):
         )
 
     def write_sink(self, stream_id: str, epoch: Epoch, sink: str) -> None:
-        """Record into what the process of an epoch lands; a schema without the column leaves it out."""
-        if self._ledger.keeps_sinks(self):
-            self._count(
-                "update {schema}.streams set sink = %s, sink_epoch = %s where stream_id = %s", sink, epoch, stream_id
-            )
+        """Record into what the process of an epoch lands."""
+        self._count(
+            "update {schema}.streams set sink = %s, sink_epoch = %s where stream_id = %s", sink, epoch, stream_id
+        )
 
     def read_sink(self, stream_id: str) -> str | None:
-        """Return what the latest claim has recorded; an older driver claims and leaves the columns as they are."""
-        rows = self._rows(
-            "select to_jsonb(s) ->> 'sink' from {schema}.streams s "
-            "where stream_id = %s and (to_jsonb(s) ->> 'sink_epoch')::bigint = writer",
-            stream_id,
-        )
+        """Return what the latest claim has recorded; one of a sink that takes no replays records nothing."""
+        rows = self._rows("select sink from {schema}.streams where stream_id = %s and sink_epoch = writer", stream_id)
         return rows[0][0] if rows else None
 
     def read_backfill(self, stream_id: str, name: str) -> Backfill | None:
-        """Return a backfill.
-
-        Raises:
-            LedgerRefused: if the schema was not migrated to keep any.
-        """
-        self._ledger.require_backfills(self)
+        """Return a backfill."""
         found = self._rows(
             "select into_sink, definition, parts from {schema}.backfills where (stream_id, name) = (%s, %s)",
             stream_id,
@@ -114,7 +97,6 @@ class LetterStatements(Statements):
 
     def write_replayed(self, stream_id: str, name: str, committable: str) -> None:
         """Record what a replay makes visible."""
-        self._ledger.require_replayed(self)
         self._count(
             "insert into {schema}.replayed (stream_id, name, committable) values (%s, %s, %s) "
             "on conflict (stream_id, name) do update set committable = excluded.committable",
@@ -124,9 +106,7 @@ class LetterStatements(Statements):
         )
 
     def read_replayed(self, stream_id: str) -> Mapping[str, str]:
-        """Return what no batch has taken over; a schema of an earlier version has none."""
-        if not self._ledger.keeps_replayed(self):
-            return {}
+        """Return what no batch has taken over."""
         found = self._rows(
             "select name, committable from {schema}.replayed where stream_id = %s order by name", stream_id
         )
@@ -147,9 +127,7 @@ class LetterStatements(Statements):
         return tuple(set_back_from(row) for row in bounded_reads.within(rows, f"The resets of {stream_id}", most_bytes))
 
     def write_set_backs(self, stream_id: str, set_backs: tuple[SetBack, ...]) -> None:
-        """Record from where the stream reads again; a schema without them has no letter that could be replayed."""
-        if not set_backs or not self._ledger.keeps_states_of_letters(self):
-            return
+        """Record from where the stream reads again."""
         rows = [
             (stream_id, topic, number, name, it.position, it.origin_id, it.batch)
             for it in set_backs
@@ -159,28 +137,18 @@ class LetterStatements(Statements):
 
 
 def letter_from(row: Sequence[Any]) -> LetterRow:
-    """Return the letter of a row with LETTER_COLUMNS, its error, and STATE_COLUMNS or as many nulls."""
-    topic, topic_id, number, offset, name, position, batch, error, status, replay, life, of_batch = row
-    letter = LetterRow(
+    """Return the letter of a row with LETTER_COLUMNS, its error, and STATE_COLUMNS."""
+    topic, topic_id, number, offset, name, position, batch, error, status, replay, life = row
+    return LetterRow(
         (topic, topic_id, number, offset),
         partition_from(topic, number, name),
         int(position),
         topic_id,
         BatchNumber(batch),
         error,
-    )
-    if of_batch != batch:  # an older driver has landed it since, which leaves what it does not know
-        return letter
-    return LetterRow(
-        letter.key,
-        letter.partition,
-        letter.position,
-        letter.origin_id,
-        letter.batch,
-        letter.error,
         LetterStatus.KEPT if status is None else LetterStatus(status),
         replay or "",
-        *life_and_generation(life or ""),
+        *life_and_generation(life),
     )
 
 

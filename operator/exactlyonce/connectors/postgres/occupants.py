@@ -8,9 +8,7 @@ from exactlyonce.connectors.postgres.spec import names_in
 from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.ledger.backfills import Occupant
 
-_SINKS = """
-select stream_id, to_jsonb(s) ->> 'sink' from {schema}.streams s where to_jsonb(s) ->> 'sink' is not null
-"""
+_SINKS = "select stream_id, sink from {schema}.streams where sink is not null"
 # A name with its schema is looked up in the catalogue, which takes no right to the schema: it may be another stream's. A row
 # of a partition, or of an inheritor, is one of the table above it, so two tables share rows where one is below both.
 _OCCUPANT = """

@@ -31,25 +31,22 @@ STREAM_COLUMNS = (
     "landed_batch, generation, checkpoint_path, stateful"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
-POSITION_COLUMNS = (
-    "topic, partition, next_offset, topic_id, to_jsonb(o) ->> 'fingerprint', to_jsonb(o) ->> 'partition_name', "
-    "to_jsonb(o) ->> 'position'"
-)
+POSITION_COLUMNS = "topic, partition, next_offset, topic_id, fingerprint, partition_name, position::text"
 
 FAILURE_COLUMNS = """
-    batch, topic, partition, to_jsonb(f) ->> 'partition_name',
-    coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset) as first,
-    coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), status, brokers, error,
-    to_jsonb(f) ->> 'origin_id', to_jsonb(f) ->> 'fingerprint', to_jsonb(f) ->> 'life', to_jsonb(f) ->> 'replay',
+    batch, topic, partition, partition_name,
+    coalesce(from_position, from_offset) as first,
+    coalesce(until_position, until_offset), status, brokers, error,
+    origin_id, fingerprint, life, replay,
     given_up is null, created_at, changed_at
 """
 BOUNDED_FAILURE_COLUMNS = """
-    batch, left(topic, 2200) as topic, partition, left(to_jsonb(f) ->> 'partition_name', 2200),
-    coalesce((to_jsonb(f) ->> 'from_position')::numeric, from_offset) as first,
-    coalesce((to_jsonb(f) ->> 'until_position')::numeric, until_offset), status, left(brokers, 300), left(error, %s),
-    left(to_jsonb(f) ->> 'origin_id', 300),
-    case when length(to_jsonb(f) ->> 'fingerprint') <= 1000 then to_jsonb(f) ->> 'fingerprint' end,
-    left(to_jsonb(f) ->> 'life', 300), left(to_jsonb(f) ->> 'replay', 300), given_up is null, created_at, changed_at
+    batch, left(topic, 2200) as topic, partition, left(partition_name, 2200),
+    coalesce(from_position, from_offset) as first,
+    coalesce(until_position, until_offset), status, left(brokers, 300), left(error, %s),
+    left(origin_id, 300),
+    case when length(fingerprint) <= 1000 then fingerprint end,
+    left(life, 300), left(replay, 300), given_up is null, created_at, changed_at
 """
 """The same, each no longer than a driver writes it: what is in a tenant's database is as long as the tenant likes."""
 IN_ORDER = "order by batch, topic, partition, first"
@@ -63,14 +60,10 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket', to_jsonb(s) ->> 'decided'
+    s.query, s.ticket_epoch, s.ticket, s.decided
 from {{schema}}.streams s where s.stream_id = %s
 """
-"""One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
-
-What a later version has added is read in a way that gives null where it does not exist: a driver may be newer than the
-ledger's schema.
-"""
+"""One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of."""
 
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
 
@@ -129,7 +122,7 @@ def batch_from(row: Sequence[Any]) -> BatchRow:
 
 
 def failure_from(row: Sequence[Any]) -> FailureRow:
-    """Return the failed range of a row with FAILURE_COLUMNS; a schema of an earlier release has not all that is read."""
+    """Return the failed range of a row with FAILURE_COLUMNS."""
     batch, topic, number, name, start, end, status, address, error, origin_id, fingerprint, life, replay, free = row[
         :14
     ]

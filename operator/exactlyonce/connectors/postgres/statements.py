@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,6 @@ import psycopg2.extensions
 from psycopg2.extras import execute_values
 
 from exactlyonce.connectors.postgres.eviction import evicting
-from exactlyonce.connectors.postgres.tables import NAMES_SINCE
 
 if TYPE_CHECKING:
     from exactlyonce.connectors.postgres.ledger import PostgresLedger
@@ -35,18 +33,6 @@ class Statements:
         # The backend's own number, which behind a transaction pooler is not the one the client was told at first.
         pid = int(self._rows("select pg_backend_pid()")[0][0])
         return evicting(pid, self._ledger.open_connection, self._ledger.limits.patience_seconds)
-
-    def _has_wide_columns(self, plain: Iterable[bool]) -> bool:
-        """Whether the columns for names and large positions are there.
-
-        Raises:
-            LedgerRefused: if they are not, and not all that is to be kept is `plain`.
-        """
-        if self._ledger.keeps_names(self):
-            return True
-        if not all(plain):
-            self._ledger.require_version(NAMES_SINCE, "a source with named partitions or large positions")
-        return False
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return what a statement yields."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from exactlyonce.connectors.postgres.housekeeping import Housekeeping
-from exactlyonce.connectors.postgres.keys import is_plain, partition_columns, position_columns
+from exactlyonce.connectors.postgres.keys import partition_columns, position_columns
 from exactlyonce.connectors.postgres.rows import (
     BATCH_COLUMNS,
     POSITION_COLUMNS,
@@ -18,7 +18,6 @@ from exactlyonce.connectors.postgres.rows import (
     stream_values,
     ticket_from,
 )
-from exactlyonce.connectors.postgres.tables import DECIDED_SINCE
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
 from exactlyonce.ledger.rows import (
@@ -86,9 +85,6 @@ class PostgresTransaction(Housekeeping):
     ) -> int:
         """Compare-and-set each partition from its range's start to its end."""
         kept = fingerprints or {}
-        wide = self._has_wide_columns(
-            is_plain(key, offsets.from_offset, offsets.until_offset) for key, offsets in ranges.items()
-        )
         rows = []
         for key, offsets in ranges.items():
             topic, number, name = partition_columns(key)
@@ -96,26 +92,23 @@ class PostgresTransaction(Housekeeping):
             topic_id = origin_ids.get(key.origin, "")
             fingerprint = kept[key].to_json(offsets.until_offset) if key in kept else None
             rows.append((stream_id, topic, number, until, topic_id, fingerprint, name, position, offsets.from_offset))
-        also = ", fingerprint = v.fingerprint" if self._ledger.keeps_fingerprints(self) else ""
-        also += ", position = v.position" if wide else ""
-        stands = "coalesce(o.position, o.next_offset)" if wide else "o.next_offset"
         moved = self._values(
-            f"update {{schema}}.offsets o set next_offset = v.until_offset{also} from (values %s) "
+            "update {schema}.offsets o set next_offset = v.until_offset, fingerprint = v.fingerprint, position = v.position "
+            "from (values %s) "
             "as v(stream_id, topic, partition, until_offset, topic_id, fingerprint, name, position, from_offset) "
             "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition and not o.retired "
-            f"and {stands} = v.from_offset returning o.topic, o.partition",
+            "and coalesce(o.position, o.next_offset) = v.from_offset returning o.topic, o.partition",
             rows,
             template="(%s, %s, %s, %s::bigint, %s, %s::text, %s::text, %s::numeric, %s::numeric)",
         )
         known = {(topic, partition) for topic, partition in moved}
         fresh = [row[:8] for row in rows if row[8] == 0 and (row[1], row[2]) not in known]
-        inserted = self._insert_positions(fresh, "do nothing", wide=wide)
+        inserted = self._insert_positions(fresh, "do nothing")
         return len(moved) + inserted
 
     def set_positions(self, stream_id: str, landed: LandedPositions) -> None:
         """Replace all positions; partitions that are left out are kept as retired."""
         self._count("update {schema}.offsets set retired = true where stream_id = %s", stream_id)
-        wide = self._has_wide_columns(is_plain(key, offset) for key, offset in landed.positions.items())
         rows = []
         for key, offset in landed.positions.items():
             topic, number, name = partition_columns(key)
@@ -123,21 +116,18 @@ class PostgresTransaction(Housekeeping):
             topic_id = landed.origin_ids.get(key.origin, "")
             rows.append((stream_id, topic, number, position_columns(offset)[0], topic_id, fingerprint, name, offset))
         # Records that are read again may be given up again, beside what was given up before.
-        stands = "coalesce(o.position, o.next_offset)" if wide else "o.next_offset"
         self._values(
             "update {schema}.offsets o set position_id = default from (values %s) "
             "as v(stream_id, topic, partition, next_offset, topic_id, fingerprint, name, position) "
             "where o.stream_id = v.stream_id and o.topic = v.topic and o.partition = v.partition "
-            f"and (v.position < {stands} or v.topic_id <> o.topic_id) returning 1",
+            "and (v.position < coalesce(o.position, o.next_offset) or v.topic_id <> o.topic_id) returning 1",
             rows,
             template="(%s, %s, %s, %s::bigint, %s, %s::text, %s::text, %s::numeric)",
         )
-        also = ", fingerprint = excluded.fingerprint" if self._ledger.keeps_fingerprints(self) else ""
-        also += ", position = excluded.position" if wide else ""
         self._insert_positions(
             [(*row[:7], position_columns(row[7])[1]) for row in rows],
-            f"do update set next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false{also}",
-            wide=wide,
+            "do update set next_offset = excluded.next_offset, topic_id = excluded.topic_id, retired = false, "
+            "fingerprint = excluded.fingerprint, position = excluded.position",
         )
 
     def write_query(self, stream_id: str, query: QueryMark) -> None:
@@ -145,9 +135,8 @@ class PostgresTransaction(Housekeeping):
         self._count("update {schema}.streams set query = %s where stream_id = %s", query.to_json(), stream_id)
 
     def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn; a schema of an earlier version has none."""
-        columns = "to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket'"
-        rows = self._rows(f"select {columns} from {{schema}}.streams s where stream_id = %s", stream_id)
+        """Return the latest ticket that was drawn."""
+        rows = self._rows("select ticket_epoch, ticket from {schema}.streams where stream_id = %s", stream_id)
         return ticket_from(*rows[0]) if rows else None
 
     def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
@@ -211,19 +200,13 @@ class PostgresTransaction(Housekeeping):
         return {BatchNumber(batch): committable for batch, committable in rows}
 
     def write_decided(self, stream_id: str, decided: DecidedBatch | None) -> None:
-        """Record what is to be committed of the stream's decided batch.
-
-        Raises:
-            LedgerRefused: if the schema was not migrated to keep it.
-        """
-        if decided is not None and not self._ledger.keeps_decided(self):
-            self._ledger.require_version(DECIDED_SINCE, "a sink of two phases")
+        """Record what is to be committed of the stream's decided batch."""
         text = None if decided is None else decided.to_json()
         self._count("update {schema}.streams set decided = %s where stream_id = %s", text, stream_id)
 
     def read_decided(self, stream_id: str) -> DecidedBatch | None:
-        """Return the stream's decided batch; a schema of an earlier version has none."""
-        rows = self._rows("select to_jsonb(s) ->> 'decided' from {schema}.streams s where stream_id = %s", stream_id)
+        """Return the stream's decided batch."""
+        rows = self._rows("select decided from {schema}.streams where stream_id = %s", stream_id)
         return decided_from(rows[0][0]) if rows else None
 
     def supersede_batches(self, stream_id: str, after: BatchNumber | None) -> None:
@@ -244,13 +227,12 @@ class PostgresTransaction(Housekeeping):
             _LANDED,
         )
 
-    def _insert_positions(self, rows: list[tuple[Any, ...]], on_conflict: str, *, wide: bool) -> int:
+    def _insert_positions(self, rows: list[tuple[Any, ...]], on_conflict: str) -> int:
         """Insert positions, the last three values being fingerprint, name and position; return how many rows that has made."""
-        keeps = self._ledger.keeps_fingerprints(self)
-        columns = f"{', fingerprint' if keeps else ''}{', partition_name, position' if wide else ''}"
         inserted = self._values(
-            f"insert into {{schema}}.offsets as o (stream_id, topic, partition, next_offset, topic_id{columns}) values %s "
+            "insert into {schema}.offsets as o (stream_id, topic, partition, next_offset, topic_id, fingerprint, "
+            "partition_name, position) values %s "
             f"on conflict (stream_id, topic, partition) {on_conflict} returning 1",
-            [(*row[:5], *(row[5:6] if keeps else ()), *(row[6:8] if wide else ())) for row in rows],
+            rows,
         )
         return len(inserted)

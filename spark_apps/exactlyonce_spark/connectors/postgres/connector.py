@@ -12,7 +12,6 @@ from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.postgres.connector import LEDGER
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.connectors.postgres.spec import PostgresSink
-from exactlyonce.connectors.postgres.tables import WITNESSES_SINCE
 from exactlyonce.ledger.connector import Use
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
@@ -92,7 +91,6 @@ class PostgresConnector:
         assert isinstance(sink, PostgresSink), "the registry gives each connector its own spec"
         assert isinstance(ledger, PostgresLedger), "its ledger is in the sink's database"
         if spec.delivery is not Delivery.EXACTLY_ONCE:
-            ledger.require_version(WITNESSES_SINCE, f"delivery: {spec.delivery}")
             with ledger.transaction(lasting=False) as transaction:
                 transaction.take_witnesses(permit.stream_id, stream.landed_batch or BatchNumber(0))
         deletes = spec.source.format.on_tombstone is OnTombstone.DELETE or spec.output_mode is OutputMode.COMPLETE

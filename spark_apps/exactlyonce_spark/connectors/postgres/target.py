@@ -16,7 +16,6 @@ from psycopg2 import sql
 
 from exactlyonce.api.format import DELETED
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
-from exactlyonce.connectors.postgres.letter_tables import NAMED_LETTERS_SINCE
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
 from exactlyonce.connectors.postgres.transaction import PostgresTransaction
 from exactlyonce.errors import LedgerRefused, LedgerUnreachable, LockHeldByOther
@@ -28,7 +27,7 @@ from exactlyonce_spark.connectors.postgres.copying import (
     require_all_taken,
     require_none_left_out,
 )
-from exactlyonce_spark.connectors.postgres.dead_letters import is_plain_letter, write_letters
+from exactlyonce_spark.connectors.postgres.dead_letters import write_letters
 from exactlyonce_spark.connectors.postgres.deletions import delete_staged
 from exactlyonce_spark.connectors.postgres.table import require_lasting
 from exactlyonce_spark.target import DeadLetter, Moved, Staged
@@ -150,13 +149,7 @@ class PostgresTarget:
         letters: Sequence[DeadLetter],
         origin_ids: Mapping[str, str],
     ) -> int:
-        """Write malformed records to the ledger's table of them.
-
-        Raises:
-            LedgerRefused: if the table has no columns yet for where they are.
-        """
-        if not all(is_plain_letter(letter) for letter in letters):
-            self._ledger.require_version(NAMED_LETTERS_SINCE, "onMalformed: DeadLetter with named partitions")
+        """Write malformed records to the ledger's table of them."""
         with transaction.cursor() as cursor:
             write_letters(cursor, self._plan.ledger_schema, self._plan.stream_id, batch, letters, origin_ids)
         return len(letters)
