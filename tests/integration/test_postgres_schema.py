@@ -58,9 +58,7 @@ def test_eight_processes_at_their_first_use_make_the_schema_once(postgres_18: Po
 
 
 @pytest.mark.parametrize("other", [SCHEMA_VERSION + 1, 15])
-def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(
-    server: Postgres, name: str, other: int
-) -> None:
+def test_a_ledger_of_another_version_is_refused_and_left_as_it_is(server: Postgres, name: str, other: int) -> None:
     ledger = of_a_role_with_rights(server, name)
     take_effect(ledger, batch=1)
     server.execute("update exactlyonce.schema_versions set version = %s", name, (other,))

@@ -78,7 +78,7 @@ def test_a_replay_lands_nothing_from_the_claim_of_a_driver_of_another_sink_on(le
     key = RangeKey.of(rest)
     with pytest.raises(SinkChanged):
         claim_ranges(ledger, MINE, [key])
-    letter = LetterRow(("orders", "id-1", 0, 1), P0, 1, "id-1", BatchNumber(3), "malformed")
+    letter = LetterRow(("orders", "id-1", 0, 1), P0, 1, "id-1", BatchNumber(3), "malformed", "life")
     with pytest.raises(SinkChanged):
         claim_letters(ledger, MINE, [letter])
     assert len(claim_ranges(ledger, replace(MINE, sink="table orders_new"), [key]).rows) == 1

@@ -93,7 +93,7 @@ class _Opened:
         database = self._database
         database.hooks.step("begin")
         lasting = waits_for_disk(database, self._lasting)
-        self._transaction = MemoryTransaction(database, self._evicting, lasting, database.records_set_backs)
+        self._transaction = MemoryTransaction(database, self._evicting, lasting)
         database.begin(self._transaction)
         return self._transaction
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from exactlyonce.ledger.history import RecordedLetter
-from exactlyonce.ledger.letter_generations import is_note, known_letter
 from exactlyonce.ledger.letters import LetterKey, LetterRow, SetBack, status_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
@@ -19,7 +18,6 @@ class MemoryLetters:
     """The part of a `LedgerTransaction` that is about dead letters."""
 
     writes: dict[Key, Any]
-    records_set_backs: bool
 
     def read_letters(self, stream_id: str, keys: Collection[LetterKey]) -> tuple[LetterRow, ...]:
         """Return the dead letters with these keys."""
@@ -43,9 +41,9 @@ class MemoryLetters:
 
     def write_set_backs(self, stream_id: str, set_backs: tuple[SetBack, ...]) -> None:
         """Record from where the stream reads again."""
-        if not all(map(is_note, set_backs)):
+        if set_backs:
             self._step("write set-backs")
-        for it in set_backs if self.records_set_backs else ():
+        for it in set_backs:
             key = ("set-back", stream_id, it.partition, it.origin_id, it.batch)
             before = self._get(key)
             self.writes[key] = it if before is None else replace(it, position=min(it.position, before.position))
@@ -58,8 +56,7 @@ class MemoryLetters:
         for letter in letters:
             origin_id = origin_ids.get(letter.partition.origin, "")
             key = (letter.partition.origin, origin_id, int(letter.partition.key), letter.offset)
-            row = LetterRow(key, letter.partition, letter.offset, origin_id, batch, letter.error, life=stream.life)
-            row = replace(row, generation=stream.generation)
+            row = LetterRow(key, letter.partition, letter.offset, origin_id, batch, letter.error, stream.life)
             self.writes[("letter", stream_id, key)] = row
             self.writes[("letter's value", stream_id, key)] = letter.value
 
@@ -81,10 +78,7 @@ def set_backs_in(rows: Mapping[Key, Any], stream_id: str) -> tuple[SetBack, ...]
 def letters_in(rows: Mapping[Key, Any], stream_id: str) -> tuple[RecordedLetter, ...]:
     """Return the dead letters of a stream with what became of them, as the tables have it."""
     set_backs = set_backs_in(rows, stream_id)
-    stream = rows.get(("stream", stream_id))
-    generation = None if stream is None or stream is GONE else stream.generation
-    letters = [row for key, row in rows.items() if key[:2] == ("letter", stream_id)]
-    found = [known_letter(row, generation, set_backs) for row in letters]
+    found = [row for key, row in rows.items() if key[:2] == ("letter", stream_id)]
     return tuple(
         RecordedLetter(
             row, status_of(row, set_backs), None, None, value, datetime(2026, 1, 1, tzinfo=UTC), None, len(value)

@@ -91,7 +91,6 @@ class LettersWorld(ReplayWorld):
         self.mended = False
         self._mended_for: dict[Process, bool] = {}
         self.given: list[ReplayOutcome] = []
-        self.is_rolled_back_now_and_then = seed % 8 == 4
 
     def is_well_formed(self, process: Process, record: Hashable) -> bool:
         """Whether a process, by the schema that it began with, finds a record well-formed."""
@@ -109,13 +108,8 @@ class LettersWorld(ReplayWorld):
         return letters_in(self.database.tables.rows, STREAM_ID)
 
     def records_kept(self) -> set[Hashable]:
-        """Return the records that are dead letters and have no row.
-
-        Of a letter that is refused because a generation is not recorded nobody knows that, and the stream may have landed it.
-        """
-        waiting = [letter for letter in self.letters() if letter.status in WITHOUT_ROW]
-        landed = self.database.tables.target
-        return {record_of(it) for it in waiting if it.row.life or not landed[record_of(it)]}
+        """Return the records that are dead letters and have no row."""
+        return {record_of(letter) for letter in self.letters() if letter.status in WITHOUT_ROW}
 
     def begins_again(self) -> None:
         """A person has had the stream start over: a record of its new life may replace a letter of the one before."""
@@ -133,10 +127,8 @@ class LettersWorld(ReplayWorld):
         return f"a dead letter and in quarantine: {both}" if both else super().wrong_since_commit()
 
     def strike_sink(self) -> None:
-        """Somebody mends the schema, and starts a replay; the operator is one of the release before for a while."""
+        """Somebody mends the schema, and starts a replay."""
         super().strike_sink()
-        if self.is_rolled_back_now_and_then and self.random.random() < 0.3:
-            self.database.records_set_backs = not self.database.records_set_backs
         # Who mends the schema may have the stream read again from before what was malformed: else no letter is superseded.
         if self.random.random() < (0.2 if self.asked.times else 0.003):
             self.mended = True

@@ -40,7 +40,6 @@ class MemoryTransaction(MemoryCommittables, MemoryLetters):
     database: MemoryDatabase
     evicting: bool
     lasting: bool
-    records_set_backs: bool = True
     writes: dict[Key, Any] = field(default_factory=dict)
     appended: Counter[Hashable] = field(default_factory=Counter)
     closed: bool = False

@@ -74,8 +74,7 @@ class Hooks:
 class MemoryDatabase:
     """The server: committed tables, locks, open transactions, unlogged staging. `version` counts changes of the tables.
 
-    `synchronous_commit` is what the role has: a commit waits for the disk by itself only where it is on. Whoever publishes is
-    of a release that `records_set_backs`, or of the one before.
+    `synchronous_commit` is what the role has: a commit waits for the disk by itself only where it is on.
     """
 
     def __init__(self, hooks: Hooks | None = None) -> None:
@@ -87,7 +86,6 @@ class MemoryDatabase:
         self.identity = DatabaseIdentity("7000000000000000001", 5)
         self.up = True
         self.synchronous_commit = True
-        self.records_set_backs = True
         self.how_keyed = keyed.HowKeyed.OVERWRITES
         self._locks: dict[Key, dict[MemoryTransaction, Lock]] = {}
         self._open: list[MemoryTransaction] = []

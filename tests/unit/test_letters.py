@@ -23,7 +23,7 @@ from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from tests.ledgers import P0, P1
 
 LIFE = "life-1"
-LETTER = LetterRow(("orders", "id-1", 0, 40), P0, 40, "id-1", BatchNumber(7), "no number", life=LIFE)
+LETTER = LetterRow(("orders", "id-1", 0, 40), P0, 40, "id-1", BatchNumber(7), "no number", LIFE)
 BEFORE_IT = SetBack(P0, 40, "id-1", BatchNumber(9))
 
 
@@ -74,7 +74,6 @@ def test_only_partitions_that_go_back_or_are_of_another_log_or_were_left_are_set
         (replace(LETTER, status=LetterStatus.REPLAYING, replay="another"), LIFE, None),
         (replace(LETTER, status=LetterStatus.REPLAYED), LIFE, "orders-0/40 is Replayed"),
         (replace(LETTER, status=LetterStatus.SUPERSEDED), LIFE, "the stream was set back before it"),
-        (replace(LETTER, life=""), LIFE, "by an earlier release"),
         (LETTER, "life-2", "before the stream started over"),
     ],
 )

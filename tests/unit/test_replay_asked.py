@@ -32,7 +32,7 @@ LETTERS: dict[str, Any] = {"from": {"deadLetters": {}}}
 
 
 def letter(number: int, error: str = "no number", batch: int = 3) -> RecordedLetter:
-    row = LetterRow(("orders", "t-1", 0, number), P0, number, "t-1", BatchNumber(batch), error, life=ROW.life)
+    row = LetterRow(("orders", "t-1", 0, number), P0, number, "t-1", BatchNumber(batch), error, ROW.life)
     return RecordedLetter(row, row.status, None, None, None, BEGIN + timedelta(minutes=batch), None, 1)
 
 

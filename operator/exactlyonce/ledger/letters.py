@@ -39,8 +39,8 @@ class LetterStatus(StrEnum):
 class LetterRow:
     """A dead letter without its content.
 
-    `origin_id` is of the origin that the record is of, and `life` of the stream that kept it (`StreamRow.life`); empty where an
-    earlier release has. `generation` is the one in which it was kept. `replay` is the replay that has claimed or landed it.
+    `origin_id` is of the origin that the record is of, and `life` of the stream that kept it (`StreamRow.life`). `replay` is
+    the replay that has claimed or landed it.
     """
 
     key: LetterKey
@@ -49,10 +49,9 @@ class LetterRow:
     origin_id: str
     batch: BatchNumber
     error: str
+    life: str
     status: LetterStatus = LetterStatus.KEPT
     replay: str = ""
-    life: str = ""
-    generation: int | None = None
 
     @property
     def identifier(self) -> str:
@@ -122,12 +121,6 @@ def why_letter_stays(row: LetterRow, status: LetterStatus, life: str) -> str | N
             pass
         case _:
             assert_never(status)
-    if not row.life:
-        return (
-            f"{name} was kept by an earlier release, or before one published a generation of the stream. Such a release does "
-            "not record where the stream has read again, so the record may have landed since; export it and write it to the "
-            "table by hand."
-        )
     if row.life != life:
         return (
             f"{name} was kept before the stream started over, and a replay could land a record that it has read since; export "

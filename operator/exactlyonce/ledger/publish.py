@@ -9,7 +9,6 @@ from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.held import held_failures
-from exactlyonce.ledger.letter_generations import note_of
 from exactlyonce.ledger.letters import set_backs_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
@@ -100,8 +99,6 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
             if row.landed_batch is not None:  # else nothing was ever quarantined
                 _release_what_is_read_again(transaction, stream_id, publication, landed)
             transaction.set_positions(stream_id, publication.after)
-        note = note_of(publication.generation, row.generation, publication.seed_batch)
-        transaction.write_set_backs(stream_id, (note,))
         transaction.supersede_batches(stream_id, row.landed_batch)
         if not publication.goes_on:
             transaction.write_batch(stream_id, _seed_row(publication))

@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.letter_generations import known_letter
 from exactlyonce.ledger.letters import (
     LetterKey,
     LetterRow,
@@ -65,7 +64,6 @@ def claim_letters(ledger: Ledger, claim: ReplayClaim, wanted: Collection[LetterR
         refused: list[str] = []
         for read in wanted:
             row = found.get(read.key)
-            row = None if row is None else known_letter(row, stream.generation, set_backs)
             if row is None or row.batch != read.batch:
                 refused.append(
                     f"The dead letter {read.identifier} is gone, or the stream has read its record again; nothing was changed."
@@ -126,12 +124,10 @@ def require_letters_held(transaction: LedgerTransaction, claim: ReplayClaim, hel
     stream = transaction.lock_stream(claim.stream_id, Lock.UPDATE)
     found = _found(transaction, claim.stream_id, [row.key for row in held])
     set_backs = transaction.read_set_backs(claim.stream_id)
-    generation = None if stream is None else stream.generation
-    known = {key: known_letter(row, generation, set_backs) for key, row in found.items()}
     lost = [
         row
         for row in held
-        if stream is None or row.life != stream.life or not is_held_as(known.get(row.key), row, set_backs)
+        if stream is None or row.life != stream.life or not is_held_as(found.get(row.key), row, set_backs)
     ]
     if lost:
         raise LettersNotHeld(

@@ -201,7 +201,6 @@ MUTATIONS: dict[str, Mutation] = {
         snapshots.a_commit_is_bound_to_the_snapshot_alone,
         letters.a_range_is_taken_up_that_the_stream_has_landed,
         letters.a_malformed_record_that_is_left_out_is_kept_as_a_letter_too,
-        letters.a_generation_of_the_release_before_counts_as_recorded,
         besides.a_replay_lands_into_a_sink_that_the_stream_has_left,
         besides.a_backfill_lands_where_the_stream_does,
         besides.a_backfill_forgets_what_is_behind_a_chunk,

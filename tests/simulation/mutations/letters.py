@@ -82,13 +82,6 @@ def a_later_letter_counts_as_read_again() -> Iterator[None]:
 
 
 @contextmanager
-def a_generation_of_the_release_before_counts_as_recorded() -> Iterator[None]:
-    """A replay lands a letter although a release that records no set-backs has published a generation since it was kept."""
-    with mock.patch.object(replay_letters, "known_letter", lambda row, _generation, _set_backs: row):
-        yield
-
-
-@contextmanager
 def a_malformed_record_that_is_left_out_is_kept_as_a_letter_too() -> Iterator[None]:
     """A batch that lands without a record keeps a dead letter of it as well, where it is malformed."""
     with mock.patch.object(LeftOut, "without", lambda _self, letters: letters):

@@ -32,7 +32,6 @@ from exactlyonce.connectors.postgres.pool import ConnectionPool
 from exactlyonce.connectors.postgres.schema import only_row, quoted
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.history import FailureSummary, LetterPlace, RecordedFailure, RecordedLetter, Span
-from exactlyonce.ledger.letter_generations import known_letter
 from exactlyonce.ledger.letters import LetterKey, LetterStatus, SetBack, status_of
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
 from exactlyonce.positions.ranges import BatchNumber
@@ -181,12 +180,10 @@ class Questions:
         statement, values = query
         found = self._asked(statement, values)
         # Asked later than the letters: one that the stream was set back before meanwhile is told as what it is now.
-        of_stream = self._asked("select generation from {schema}.streams where stream_id = %s", (stream_id,))
-        generation = of_stream[0][0] if of_stream else None
         most_bytes = bounded_reads.MOST_BYTES
         rows = self._asked(SET_BACKS, (stream_id, most_bytes))
         set_backs = [set_back_from(row) for row in within(rows, f"The resets of {stream_id}", most_bytes)]
-        return tuple(_kept_letter(row, generation, set_backs) for row in found)
+        return tuple(_kept_letter(row, set_backs) for row in found)
 
     def _asked(self, statement: str, values: Sequence[object] | Mapping[str, object]) -> list[tuple[Any, ...]]:
         """Return the rows; a database that no stream has been run against has none."""
@@ -244,11 +241,11 @@ def _page(letters: str, most_bytes: int | None) -> str:
     return _PAGE.format(schema="{schema}", letters=letters, **chosen)
 
 
-def _kept_letter(row: Sequence[Any], generation: int | None, set_backs: Sequence[SetBack]) -> RecordedLetter:
+def _kept_letter(row: Sequence[Any], set_backs: Sequence[SetBack]) -> RecordedLetter:
     """Return the dead letter of a row."""
     *columns, timestamp, size, created_at, place = row
     key, value = columns.pop(8), columns.pop(8)
-    letter = known_letter(letter_from(columns), generation, set_backs)
+    letter = letter_from(columns)
     return RecordedLetter(
         letter,
         status_of(letter, set_backs),

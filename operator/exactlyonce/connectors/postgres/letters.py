@@ -11,7 +11,6 @@ from exactlyonce.connectors.postgres.occupants import occupant_of
 from exactlyonce.connectors.postgres.statements import Statements
 from exactlyonce.ledger.backfills import Backfill, Occupant, parts_from_json
 from exactlyonce.ledger.history import RecordedBackfill
-from exactlyonce.ledger.letter_generations import life_and_generation
 from exactlyonce.ledger.letters import LetterKey, LetterRow, LetterStatus, SetBack
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
@@ -146,9 +145,9 @@ def letter_from(row: Sequence[Any]) -> LetterRow:
         topic_id,
         BatchNumber(batch),
         error,
+        life,
         LetterStatus.KEPT if status is None else LetterStatus(status),
         replay or "",
-        *life_and_generation(life),
     )
 
 

@@ -11,7 +11,6 @@ from psycopg2 import sql
 from psycopg2.extras import execute_values
 
 from exactlyonce.connectors.postgres.keys import is_plain, partition_columns
-from exactlyonce.ledger.letter_generations import life_in_generation
 from exactlyonce.ledger.rows import life_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
@@ -53,12 +52,12 @@ def _is_plain(letter: DeadLetter) -> bool:
 def _life(cursor: psycopg2.extensions.cursor, schema: str, stream_id: str) -> str:
     """Return the life of the stream, whose row this very transaction holds."""
     cursor.execute(
-        sql.SQL("select token, generation from {} where stream_id = %s").format(sql.Identifier(schema, "streams")),
+        sql.SQL("select token from {} where stream_id = %s").format(sql.Identifier(schema, "streams")),
         (stream_id,),
     )
     row = cursor.fetchone()
     assert row is not None, "the stream's row was locked before its rows are written"
-    return life_in_generation(life_of(row[0]), row[1])
+    return life_of(row[0])
 
 
 def _row(
