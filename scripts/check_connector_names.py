@@ -25,7 +25,6 @@ ALSO = {"kafka": "confluent|maxOffsets|topicPattern|bootstrapServers", "kinesis"
 
 _PLACES = "how administrators write what they allow; a place belongs to no connector"
 ALLOWED: Mapping[str, Mapping[str, str]] = {
-    "operator/exactlyonce/api/former_form.py": {"postgres": "the resource of an earlier release, as it was"},
     "operator/exactlyonce/api/refused_conf.py": {"kafka": "a setting of Spark, by the name that Spark gave it"},
     "operator/exactlyonce/cli/files.py": {"files": "a command for this sink alone, whose help names its fields"},
     "operator/exactlyonce/cli/recover.py": {"files": "a command for this sink alone, whose help names its fields"},

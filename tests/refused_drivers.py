@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.resource_documents import Refused
 
-MEMORY = "write a quantity in Mi or Gi, as 512Mi or 2Gi; exactlyonce convert FILE rewrites a file with 512m or 2g"
+MEMORY = "write a quantity in Mi or Gi, as 512Mi or 2Gi"
 DURATION = "write it like 500ms, 10s, 5m or 1h30m"
 LABEL_VALUE = "write a label's value: letters, digits, hyphens, underscores and dots"
 OWN_NAMES = "names that begin with exactlyonce.dev/ are the operator's own; use another prefix"

@@ -8,9 +8,7 @@ from tests.resource_documents import BY_KEY, DELETING, POSTGRES, Changes, Refuse
 
 DELETES = "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted"
 NO_DOTS = "write the location without . and .. as parts of it"
-ONE_PLACE = (
-    "give exactly one of: s3, volume, local; exactlyonce convert FILE rewrites a file that gives checkpoint.location"
-)
+ONE_PLACE = "give exactly one of: s3, volume, local"
 _RESULTS: Mapping[str, Changes] = {
     "Update": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
     "Complete": {**POSTGRES},
@@ -61,13 +59,6 @@ REFUSED_SINKS = (
         "spec.sink.postgres.merge",
         "total stands in it twice; name it once",
         "Duplicate value",
-    ),
-    Refused(
-        "a Merge as earlier files have it",
-        {"spec.sink.postgres": {**merging(), "merge": {"total": "Sum"}}},
-        "spec.sink.postgres.merge",
-        "write a list, as [{column: total, combine: Sum}]; exactlyonce convert FILE rewrites a file with a map of columns",
-        "unknown field",
     ),
     Refused(
         "a Merge by an average",
@@ -275,13 +266,6 @@ REFUSED_SINKS = (
     ),
     Refused("no place for a checkpoint", {"spec.checkpoint": {}}, "spec.checkpoint", ONE_PLACE),
     Refused("two places for a checkpoint", {"spec.checkpoint.local": {"path": "/c"}}, "spec.checkpoint", ONE_PLACE),
-    Refused(
-        "a checkpoint as earlier files have it",
-        {"spec.checkpoint": {"location": "s3a://lake/orders", "endpoint": "http://s3:9000", "secretRef": {"name": "lake"}}},
-        "spec.checkpoint",
-        ONE_PLACE,
-        "unknown field",
-    ),
     Refused(
         "an endpoint without a scheme",
         {"spec.checkpoint.s3.endpoint": "s3:9000"},

@@ -11,14 +11,11 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from exactlyonce.api.former_form import to_current_form
-from exactlyonce.api.resource import ResourceInvalid, parse_stream
 from exactlyonce.api.status import Phase, StreamStatus
 from scripts import generate_crd
-from tests.cluster.conftest import WithoutRules
 from tests.cluster.stored_streams import STATUS, administrator, with_status
 from tests.cluster.streams import ServerRefused, Streams, install
-from tests.resource_documents import Changes, changed, document, merging
+from tests.resource_documents import Changes, changed, document
 from tests.rig import eventually
 
 NAMESPACE = f"changed-resource-tests-{uuid.uuid4().hex[:8]}"
@@ -122,62 +119,6 @@ def test_everything_else_changes_while_the_stream_runs(streams: Streams, made: d
     }
     after = streams.replace(changed(running, changes))
     assert (after["metadata"]["generation"], after["spec"]["image"]) == (2, "spark:2")
-
-
-FORMER: Changes = {
-    "spec.checkpoint": {"location": "s3a://lake/checkpoints/orders", "secretRef": {"name": "lake"}},
-    "spec.driver": {"memory": "2g"},
-}
-FORMER_MERGE: Changes = {**FORMER, "spec.sink.postgres": {**merging(), "merge": {"total": "Sum"}}}
-
-
-def test_a_stream_that_stands_in_the_former_form_can_be_suspended_and_then_takes_the_converted_file(
-    streams: Streams, without_rules: WithoutRules, name: str
-) -> None:
-    """What the definition does not know is pruned: the operator sees no location, and its sentence still names the command."""
-    former = resource(FORMER, name=name)
-    with without_rules():
-        streams.create(former)
-    stored = streams.get(name)
-    assert stored["spec"]["checkpoint"] == {}
-    with pytest.raises(ResourceInvalid) as caught:
-        parse_stream(stored, "the resource")
-    assert [sentence.count("exactlyonce convert FILE rewrites") for sentence in caught.value.problems] == [1, 1]
-    running = with_status(streams, stored, STATUS)
-    converted = to_current_form(former)["spec"]
-    with pytest.raises(ServerRefused, match="can be changed only while the stream is suspended"):
-        streams.replace({**running, "spec": converted}, dry=True)
-    streams.patch(name, {"spec": {"suspend": True}})
-    resting = with_status(streams, streams.get(name), StreamStatus(phase=Phase.SUSPENDED, attempt=3))
-    after = streams.replace({**resting, "spec": converted})
-    assert after["spec"]["checkpoint"]["s3"]["location"] == "s3a://lake/checkpoints/orders"
-    streams.delete(name)
-
-
-def test_a_merge_in_the_former_form_takes_the_converted_file_if_it_was_suspended_before_the_upgrade(
-    streams: Streams, without_rules: WithoutRules, name: str
-) -> None:
-    former = resource(FORMER_MERGE, name=name)
-    with without_rules():
-        with_status(streams, streams.create(former), StreamStatus(phase=Phase.SUSPENDED, attempt=3))
-    after = streams.replace({**streams.get(name), "spec": to_current_form(former)["spec"]})
-    assert after["spec"]["sink"]["postgres"]["merge"] == [{"column": "total", "combine": "Sum"}]
-    streams.delete(name)
-
-
-def test_a_merge_in_the_former_form_that_was_not_suspended_needs_its_list_first(
-    streams: Streams, without_rules: WithoutRules, name: str
-) -> None:
-    """Rules of the definition cannot read a map where a list stands, and the server forgives no rule that it cannot read."""
-    former = resource(FORMER_MERGE, name=name)
-    with without_rules():
-        streams.create(former)
-    with pytest.raises(ServerRefused, match="expected an array"):
-        with_status(streams, streams.get(name), STATUS)
-    merge = to_current_form(former)["spec"]["sink"]["postgres"]["merge"]
-    streams.patch(name, {"spec": {"sink": {"postgres": {"merge": merge}}}})
-    assert with_status(streams, streams.get(name), STATUS)["status"]["phase"] == "Running"
-    streams.delete(name)
 
 
 def test_a_stream_that_a_newer_definition_finds_invalid_still_rests_runs_and_goes(

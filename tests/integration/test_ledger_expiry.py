@@ -155,8 +155,8 @@ def large(postgres_18: Postgres, name: str) -> Iterator[tuple[PostgresLedger, Pe
         changed_at) select 'shop/orders', n * 10, 'orders', 0, n, n + 1,
         case when n % 10 = 0 then 'Open' else 'Closed' end, 'b', 'e', now() - interval '100 days'
         from generate_series(1, 3000) n;
-    insert into exactlyonce.dead_letters (stream_id, topic, topic_id, partition, record_offset, batch, error, created_at)
-    select 'shop/orders', 'orders', 'id-1', p, n, n, 'e', now() - interval '1 hour' * (2000 - n)
+    insert into exactlyonce.dead_letters (stream_id, topic, topic_id, partition, record_offset, batch, error, life, created_at)
+    select 'shop/orders', 'orders', 'id-1', p, n, n, 'e', 'life', now() - interval '1 hour' * (2000 - n)
         from generate_series(1, 2000) n, generate_series(0, 4) p;
     update exactlyonce.streams set landed_batch = 50000;
     update exactlyonce.offsets set next_offset = 50000 where partition = 0;

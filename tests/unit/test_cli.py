@@ -43,7 +43,7 @@ def written(folder: Path, *documents: Any) -> Path:
 
 def test_there_are_these_commands() -> None:
     assert COMMANDS == [
-        "backfills", "checkpoint", "completion", "convert", "dead-letters", "explain", "failures", "files", "init", "inspect",
+        "backfills", "checkpoint", "completion", "dead-letters", "explain", "failures", "files", "init", "inspect",
         "logs", "offsets", "recover", "replay", "restart", "resume", "run", "settle-loads", "status", "suspend", "validate",
     ]  # fmt: skip
 
@@ -151,7 +151,7 @@ def unreadable(folder: Path) -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("command", OF_A_FILE)
 def test_a_file_that_holds_no_stream_is_one_sentence_and_status_1(tmp_path: Path, command: str) -> None:
-    state = [] if command in ("convert", "validate") else ["--state", tmp_path / "state"]
+    state = [] if command == "validate" else ["--state", tmp_path / "state"]
     for file, said in unreadable(tmp_path):
         result = run(command, file, *state)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -170,8 +170,7 @@ def test_everything_that_is_wrong_has_a_sentence_with_file_path_and_what_to_do(t
     assert (result.exit_code, result.stdout) == (1, "")
     assert sorted(result.stderr.splitlines()) == [
         f"{file}: spec.delivery: 'Sometimes' is not one of 'ExactlyOnce', 'AtLeastOnce' or 'AtMostOnce'.",
-        f"{file}: spec.driver.memory: '2g' will not do; write a quantity in Mi or Gi, as 512Mi or 2Gi; exactlyonce convert "
-        "FILE rewrites a file with 512m or 2g.",
+        f"{file}: spec.driver.memory: '2g' will not do; write a quantity in Mi or Gi, as 512Mi or 2Gi.",
         f"{file}: spec.drivers: there is no such field; remove it or correct its name.",
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -74,7 +74,6 @@ class Checkpoint(Model):
     )
 
     one_of = ("s3", "volume", "local")
-    one_of_hint: ClassVar[str] = "exactlyonce convert FILE rewrites a file that gives checkpoint.location"
 
     @property
     def location(self) -> str:

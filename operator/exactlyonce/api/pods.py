@@ -21,10 +21,7 @@ EXECUTOR_CONTAINER = "executor"
 Memory = Annotated[
     str,
     Field(max_length=9),
-    matches(
-        "[1-9][0-9]{0,6}[MG]i",
-        "write a quantity in Mi or Gi, as 512Mi or 2Gi; exactlyonce convert FILE rewrites a file with 512m or 2g",
-    ),
+    matches("[1-9][0-9]{0,6}[MG]i", "write a quantity in Mi or Gi, as 512Mi or 2Gi"),
 ]
 
 Cpu = Annotated[

@@ -37,8 +37,8 @@ from exactlyonce.launch.local import Unresponsive
 def main() -> None:
     """Spark streams whose every record takes effect in the sink exactly once.
 
-    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate`, `convert`
-    and `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
+    A stream is described by a file with an ExactlyOnceStream, the same one that `kubectl apply` takes. `validate` and
+    `run` take such a file; under `run` its driver is a process of this machine, and its status a file. `status`, `logs`,
     `suspend`, `resume` and `restart` take the name of a stream of a cluster, with the rights of your kubeconfig, and so do
     `explain`, `offsets`, `failures`, `dead-letters`, `replay`, `backfills`, `files`, `recover` and `settle-loads`, which take a
     file too. `checkpoint` and `inspect` take a folder that Spark wrote, of any query. All of it is also there as `kubectl
@@ -76,24 +76,6 @@ def validate(file: Path) -> None:
     for replay_asked in replays:
         metadata = replay_asked.metadata
         click.echo(f"{file}: {REPLAY_KIND} {metadata.namespace}/{metadata.name} is valid.")
-
-
-@main.command(
-    examples=(
-        ("convert orders.yaml", "print the file in the form that this version reads"),
-        ("convert orders.yaml --write", "rewrite it in place"),
-    )
-)
-@FILE
-@click.option("-w", "--write", is_flag=True, help="Rewrite FILE in place instead of printing it.")
-def convert(file: Path, *, write: bool) -> None:
-    """Rewrite the streams of FILE, written for an earlier version, in the form that this version reads.
-
-    Comments and other documents in FILE stay as they are. Whether the streams are valid is not checked; `validate` does that.
-    """
-    from exactlyonce.cli.convert import convert_file
-
-    convert_file(file, in_place=write)
 
 
 @main.command(

@@ -35,15 +35,13 @@ def is_duration_cel(value: str) -> str:
 class Model(BaseModel):
     """An immutable object with camelCase names on the outside; a field that it does not know is refused.
 
-    `rules` are what its fields have to fulfil together; of the fields that `one_of` names it has exactly one, and
-    `one_of_hint` says what else may help where it has not.
+    `rules` are what its fields have to fulfil together; of the fields that `one_of` names it has exactly one.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
     rules: ClassVar[tuple[Rule, ...]] = ()
     one_of: ClassVar[tuple[str, ...]] = ()
-    one_of_hint: ClassVar[str] = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return the object as it stands in a YAML or JSON document, without what was left out."""
@@ -75,7 +73,7 @@ class Model(BaseModel):
         rules = [rule.to_document() for rule in cls.rules]
         if cls.one_of:
             names = [field_name(name) for name in cls.one_of]
-            # Not `required`: the sentence is to say which there are, and the next release may know more of them.
+            # Not `required`: the sentence is to say which there are.
             resolved["required"] = [name for name in resolved.get("required", []) if name not in names]
             given = ", ".join(f"has(self.{name})" for name in names)
             rules.append({"rule": f"[{given}].filter(given, given).size() == 1", "message": cls._one_of_sentence()})
@@ -86,7 +84,7 @@ class Model(BaseModel):
     @classmethod
     def _one_of_sentence(cls) -> str:
         names = ", ".join(field_name(name) for name in cls.one_of)
-        return f"give exactly one of: {names}{f'; {cls.one_of_hint}' if cls.one_of_hint else ''}"
+        return f"give exactly one of: {names}"
 
 
 def field_name(name: str) -> str:

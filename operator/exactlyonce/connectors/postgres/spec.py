@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from exactlyonce.connectors.postgres.ledger_spec import SECRET_KEYS, LedgerInPostgres, LedgerSchema
 from exactlyonce.connectors.postgres.stream_rules import STREAM_RULES
@@ -60,14 +60,6 @@ class MergedColumn(Model):
     combine: Combine = Field(description="How its old value is combined with the new one.")
 
 
-def _is_a_list(value: object) -> object:
-    if isinstance(value, dict):
-        raise ValueError(  # noqa: TRY004 - pydantic tells a ValueError's sentence, and no TypeError's
-            "write a list, as [{column: total, combine: Sum}]; exactlyonce convert FILE rewrites a file with a map of columns"
-        )
-    return value
-
-
 class PostgresSink(Model):
     """Rows of a Postgres table; the ledger is in the same database."""
 
@@ -92,9 +84,9 @@ class PostgresSink(Model):
     version: ColumnName | None = Field(
         None, description="With Upsert: a column that only grows; a row never replaces one with a greater version."
     )
-    merge: Annotated[
-        tuple[MergedColumn, ...], Field(max_length=1600), Unique(("column",)), BeforeValidator(_is_a_list)
-    ] = Field((), description="With Merge: every column that is not one of the keys, and how it is combined.")
+    merge: Annotated[tuple[MergedColumn, ...], Field(max_length=1600), Unique(("column",))] = Field(
+        (), description="With Merge: every column that is not one of the keys, and how it is combined."
+    )
     commit: Commit = Field(
         Commit.BATCH,
         description="Batch: one transaction per batch. Partition: one per partition of the source, without staging.",
