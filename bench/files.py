@@ -26,8 +26,9 @@ from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.publish import Publication, publish
-from exactlyonce.ledger.rows import LandedPositions, Owner
+from exactlyonce.ledger.rows import LandedPositions, Owner, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
+from exactlyonce.positions.selection import Selection
 from exactlyonce_spark.landing import land_batch
 from exactlyonce_spark.planned import PlannedBatch, Written
 from testbed.s3 import S3
@@ -137,7 +138,7 @@ def _landings(store: ObjectStore) -> float:
 
 def _started(ledger: Ledger) -> Permit:
     new = NewStream(_STREAM, "token", Owner("bench", "uid"), ledger.database_identity())
-    raise_epoch(ledger, new, Epoch(1))
+    raise_epoch(ledger, new, Epoch(1), "ticket")
     start = LandedPositions(Positions({Partition(_ORIGIN, 0): 0}), {_ORIGIN: "id"})
     seed = Publication(
         epoch=Epoch(1),
@@ -147,9 +148,10 @@ def _started(ledger: Ledger) -> Permit:
         before=Positions(),
         after=start,
         note="a benchmark",
+        query=QueryMark(Selection(origins=frozenset({_ORIGIN})), "query", "no limit"),
     )
     publish(ledger, _STREAM, seed)
-    return claim_epoch(ledger, _STREAM, Epoch(1), "claim")[0]
+    return claim_epoch(ledger, _STREAM, Epoch(1), "claim", "ticket")[0]
 
 
 def _median_milliseconds(act: Callable[[int], None]) -> float:

@@ -14,31 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from exactlyonce_spark.jars import cache_folder, ensure_jars
-from testbed import cache, code_layer
-from testbed.code_layer import Copy, write_copies
+from testbed import cache
 from testbed.image_layout import ImageLayout
 
 ROOT = Path(__file__).resolve().parent.parent
 DEBIAN = "bookworm"
 
-CODE = {
-    "operator": ("operator/exactlyonce",),
-    "spark": ("operator/exactlyonce", "spark_apps/exactlyonce_spark"),
-}
-"""What each image has below code_layer.HOME, relative to a tree."""
-NOT_CODE = (
-    "Dockerfile",
-    ".dockerignore",
-    "requirements/operator.txt",
-    "requirements/driver.txt",
-    "scripts/install_packages.sh",
-    "spark_apps/entrypoint",
-    "spark_apps/exactlyonce_spark/compiled_archive.py",
-    "spark_apps/exactlyonce_spark/jars.py",
-    "spark_apps/exactlyonce_spark/jars.lock",
-    "spark_apps/exactlyonce_spark/class_archive.py",
-)
-"""What else goes into the images, relative to a tree."""
+TARGETS = ("operator", "spark")
 # No manuals, no translations: what Debian's own slim images leave out.
 _LEFT_OUT = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*")
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -64,30 +46,6 @@ def ensure_images(report: cache.Report = cache.silent, root: Path = ROOT) -> Ima
     key = _key(root)
     folder = cache.made_once("images", key, lambda scratch: _Build(scratch, root, key, report).run(), keep=3)
     return Images(_name("operator", key), _name("spark", key), ImageLayout(folder / "layout"))
-
-
-def images_of_other_code(images: Images, root: Path) -> Images:
-    """Return images of the tree of another commit at `root`: copies of `images`, with its code in place of this tree's.
-
-    Where the Dockerfile, the packages or the jars differ, or `images` were made elsewhere, its images are built: minutes.
-    """
-    made_here = (images.layout.folder / "index.json").exists()
-    if not made_here or any(_content(root / name) != _content(ROOT / name) for name in NOT_CODE):
-        return ensure_images(root=root)
-    key = _key(root)
-    operator = Copy(images.operator, _name("operator", key), CODE["operator"])
-    spark = Copy(images.spark, _name("spark", key), CODE["spark"])
-
-    def make(folder: Path) -> None:
-        write_copies(images.layout, (operator, spark), root, folder)
-
-    made_by = (Path(code_layer.__file__), Path(__file__))
-    folder = cache.made_once("images-of-other-code", cache.key_of(made_by, images.spark, spark.name), make)
-    return Images(operator.name, spark.name, ImageLayout(folder))
-
-
-def _content(file: Path) -> bytes | None:
-    return file.read_bytes() if file.is_file() else None
 
 
 def _key(root: Path) -> str:
@@ -120,7 +78,7 @@ class _Build:
         _bound_store()
         base = _base_image(self.report)
         layout = self.folder / "layout"
-        for target in CODE:
+        for target in TARGETS:
             name = _name(target, self.key)
             build = [*self._build_command(target, base), str(self.root)]
             cache.run(build, f"Building the {target} image", line=self._steps(target))

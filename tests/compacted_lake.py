@@ -92,8 +92,8 @@ class CompactedLake:
     def next_driver(self) -> None:
         """Fence the driver, and start the next one."""
         epoch = Epoch(self.permit.epoch + 1)
-        raise_epoch(self.ledger, new_stream(self.ledger), epoch)
-        self.permit, _ = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")
+        raise_epoch(self.ledger, new_stream(self.ledger), epoch, "ticket")
+        self.permit, _ = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")
         self.target = self.driver()
 
     def write(self, batch: int, ids: Sequence[int] = ()) -> DataFile:

@@ -9,9 +9,10 @@ from exactlyonce.connectors.postgres.ledger import PostgresLedger
 from exactlyonce.ledger.fence import NewStream, Permit, claim_epoch, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.publish import Publication, publish
-from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, LandedPositions, Owner
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, LandedPositions, Owner, QueryMark
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
+from exactlyonce.positions.selection import Selection
 from testbed.postgres import Postgres
 from tests.conftest import QUICK, address_of
 from tests.rig import eventually
@@ -21,6 +22,9 @@ P0, P1 = Partition("orders", 0), Partition("orders", 1)
 IDS = {"orders": "id-1"}
 
 LAST_IN_QUARANTINE = Fingerprint(19, "digest", 1_000, 3)
+
+QUERY = QueryMark(Selection(origins=frozenset({"orders"})), "query-1", "no limit")
+"""What the drivers of a stream of these tests are started to do."""
 
 PATIENT = Limits(connect_seconds=3, lock_seconds=60, patience_seconds=60, transaction_seconds=120)
 """Limits under which a holder of a lock is never ended while a test runs."""
@@ -49,7 +53,7 @@ def new_stream(ledger: Ledger, token: str = "token-1") -> NewStream:
 
 def started(ledger: Ledger, epoch: int = 1, token: str = "token-1") -> Permit:
     """A stream at position 0 of two partitions, its epoch claimed."""
-    raise_epoch(ledger, new_stream(ledger, token), Epoch(epoch))
+    raise_epoch(ledger, new_stream(ledger, token), Epoch(epoch), "ticket")
     seed = Publication(
         epoch=Epoch(epoch),
         generation=1,
@@ -58,9 +62,10 @@ def started(ledger: Ledger, epoch: int = 1, token: str = "token-1") -> Permit:
         before=Positions(),
         after=LandedPositions(Positions({P0: 0, P1: 0}), IDS),
         note="first",
+        query=QUERY,
     )
     publish(ledger, STREAM, seed)
-    permit, _ = claim_epoch(ledger, STREAM, Epoch(epoch), "claim-1")
+    permit, _ = claim_epoch(ledger, STREAM, Epoch(epoch), "claim-1", "ticket")
     return permit
 
 

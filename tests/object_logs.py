@@ -70,8 +70,8 @@ def go_on(ledger: ObjectLogLedger, epoch: int) -> Permit:
     view = ledger.view(STREAM)
     if view is None or view.stream.checkpoint_path is None:
         return started(ledger, epoch)
-    raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
-    return claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}")[0]
+    raise_epoch(ledger, new_stream(ledger), Epoch(epoch), "ticket")
+    return claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}", "ticket")[0]
 
 
 def before_create(act: Callable[[], object]) -> Callable[[str], None]:

@@ -100,7 +100,7 @@ class OfflineStream:
         opened.statuses.write(StreamStatus(phase=Phase.SUSPENDED, attempt=1), version, TransitionReason.AT_REST)
         opened.ledger.prepare()
         database = opened.ledger.database_identity()
-        raise_epoch(opened.ledger, NewStream(stream_id, TOKEN, opened.owner, database), Epoch(1))
+        raise_epoch(opened.ledger, NewStream(stream_id, TOKEN, opened.owner, database), Epoch(1), "ticket")
         create_marker(opened.stores.checkpoints, Marker(stream_id, TOKEN))
         generation, request = Generation(1, Epoch(1)), request_of(opened.stream, opened.owner)
         write_seed(opened.stores.checkpoints, CODEC, generation, BatchNumber(0), self._stands, SHUFFLE_PARTITIONS)
@@ -116,7 +116,7 @@ class OfflineStream:
             query=QueryMark(request.source, request.query, request.limit, request.shrunk),
         )
         publish(opened.ledger, stream_id, seed)
-        self._permit: Permit = claim_epoch(opened.ledger, stream_id, Epoch(1), "claim")[0]
+        self._permit: Permit = claim_epoch(opened.ledger, stream_id, Epoch(1), "claim", "ticket")[0]
 
 
 def command(rig: Rig, name: str, *options: str, changes: dict[str, Any] | None = None) -> Result:

@@ -65,8 +65,8 @@ class Lander:
         view = self._ledger.view(STREAM)
         if view is None or view.stream.landed_batch is None:
             return started(self._ledger, epoch)
-        raise_epoch(self._ledger, new_stream(self._ledger), Epoch(epoch))
-        return claim_epoch(self._ledger, STREAM, Epoch(epoch), f"claim-{epoch}")[0]
+        raise_epoch(self._ledger, new_stream(self._ledger), Epoch(epoch), "ticket")
+        return claim_epoch(self._ledger, STREAM, Epoch(epoch), f"claim-{epoch}", "ticket")[0]
 
     def land(self, number: int) -> None:
         """Land a batch of two rows: staged, moved, cleared."""

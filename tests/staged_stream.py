@@ -43,9 +43,9 @@ class StagedWorld(World):
     def answered(self, answers: Mapping[str, Answer]) -> None:
         """A person answers for loads of batch 1, and a driver finishes it."""
         epoch = Epoch(self.permit.epoch + 1)
-        raise_epoch(self.ledger, new_stream(self.ledger), epoch)
+        raise_epoch(self.ledger, new_stream(self.ledger), epoch, "ticket")
         record_answers(self.ledger, STREAM, epoch, BatchNumber(1), answers)
-        self.permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+        self.permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")[0]
         self.finish()
 
     def forget(self) -> None:

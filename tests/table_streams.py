@@ -79,8 +79,8 @@ class Stream:
     def next_driver(self) -> BatchLoop:
         """The successor of a driver."""
         epoch = Epoch(self.permit.epoch + 1)
-        raise_epoch(self.ledger, new_stream(self.ledger), epoch)
-        self.permit, _ = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")
+        raise_epoch(self.ledger, new_stream(self.ledger), epoch, "ticket")
+        self.permit, _ = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")
         return self.driver()
 
     def land(self, loop: BatchLoop, first: int, last: int) -> None:

@@ -80,9 +80,9 @@ class World:
         BatchLoop(self.ledger, self.permit, self.target(), self.topic, settings).run(Batch(self, **changes))
 
     def next_driver(self) -> None:
-        raise_epoch(self.ledger, new_stream(self.ledger), Epoch(self.permit.epoch + 1))
+        raise_epoch(self.ledger, new_stream(self.ledger), Epoch(self.permit.epoch + 1), "ticket")
         epoch = Epoch(self.permit.epoch + 1)
-        self.permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+        self.permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")[0]
         self.finish()
 
     def finish(self, permit: Permit | None = None) -> None:

@@ -114,8 +114,6 @@ def _executors(place: KubernetesPlace) -> dict[str, str]:
 
 def _network(place: KubernetesPlace) -> dict[str, str]:
     """With a file for the secret, Spark puts it into no variable of an executor's pod."""
-    if place.network_secret_file is None:
-        return {}
     return {**_ENCRYPTED, "spark.authenticate.secret.file": place.network_secret_file}
 
 

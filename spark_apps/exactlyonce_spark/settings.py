@@ -20,9 +20,9 @@ class DocumentUnreadable(Refused):
 class DriverSpec:
     """The resolved spec of one stream, as the launcher writes it and the driver reads it.
 
-    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with, `checkpoint_path`
-    the checkpoint that the ledger has to name then. `limit` is
-    there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
+    `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with, empty in a process that
+    claims none; `checkpoint_path` is the checkpoint that the ledger has to name then. `limit` is there while a batch was too
+    large, `quarantine` until a batch that failed too often was passed over.
     """
 
     stream_id: str
@@ -30,7 +30,7 @@ class DriverSpec:
     master: str
     spark_conf: Mapping[str, str]
     kubernetes: KubernetesPlace | None = None
-    ticket: str | None = None
+    ticket: str = ""
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
     checkpoint_path: str | None = None

@@ -98,7 +98,7 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
     decided, by_replays = read_all_decided(ledger, permit)
     if decided is not None:
         reached("finish.read", decided.batch)
-        if decided.sink and not target.is_at(decided.sink):
+        if not target.is_at(decided.sink):
             raise _decided_elsewhere(decided, target.how_to_come_back(decided.sink))
         in_doubt = _committed(ledger, permit, target, decided, write_again)
         if in_doubt:

@@ -213,7 +213,7 @@ NOWHERE = {"spec": {"nodeSelector": {"disk": "none-such"}}}
 def test_a_stream_without_its_secret_or_with_an_invalid_spec_says_so_keeps_its_driver_and_rests_when_asked(
     make_stream: MakeStream, make_operator: MakeOperator, name: str, without_rules: WithoutRules
 ) -> None:
-    """Invalid: an older release's definition has let it in, or a newer operator knows better."""
+    """Invalid: the definition has let it in, and the operator knows better."""
     stream = make_stream(name, {"spec.driver.podTemplate": {"metadata": {"labels": {"team": "shop"}}}})
     rig = stream.rig
     stream.operators.append(make_operator())

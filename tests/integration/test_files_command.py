@@ -33,6 +33,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partit
 from exactlyonce.positions.spans import PositionSpan
 from exactlyonce_spark.landing import land_batch
 from exactlyonce_spark.planned import PlannedBatch, Written
+from tests.ledgers import QUERY
 from tests.rig import Rig
 
 ORIGIN = Partition("orders", 0)
@@ -73,9 +74,10 @@ class Lake:
             before=Positions(),
             after=LandedPositions(Positions({ORIGIN: 0}), IDS),
             note="made by a test",
+            query=QUERY,
         )
         publish(self.ledger, self.stream_id, seed)
-        self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(1), "claim-1")
+        self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(1), "claim-1", "ticket")
         identity = self.ledger.identity()
         sink = FilesSink(path=str(self.path), manifest=self.manifest)
         take_place(self.store, Tenant.of(sink, self.stream_id, identity))
@@ -83,9 +85,9 @@ class Lake:
     def next_driver(self, epoch: int) -> None:
         """Raise the epoch; from the second on, claim it too."""
         new = NewStream(self.stream_id, "token", Owner("c", "u"), self.ledger.database_identity())
-        raise_epoch(self.ledger, new, Epoch(epoch))
+        raise_epoch(self.ledger, new, Epoch(epoch), "ticket")
         if epoch > 1:
-            self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(epoch), f"claim-{epoch}")
+            self.permit, _ = claim_epoch(self.ledger, self.stream_id, Epoch(epoch), f"claim-{epoch}", "ticket")
 
     def write(self, batch: int) -> DataFile:
         """Write the file of a batch, as an attempt does."""
@@ -203,7 +205,7 @@ def test_a_ledger_in_another_schema_of_the_same_database_calls_no_file_an_orphan
     other = lake.rig.open().ledger
     other.prepare()
     new = NewStream(lake.stream_id, "token", Owner("c", "u"), other.database_identity())
-    raise_epoch(other, new, Epoch(5))
+    raise_epoch(other, new, Epoch(5), "ticket")
     refused = lake.run("--remove-orphans", "--yes")
     assert (refused.exit_code, lake.names()) == (1, before)
     assert "with another ledger, which alone knows what landed there" in refused.stderr

@@ -106,7 +106,7 @@ def a_deleted_file(folder: FilesFolder) -> Act:
 def a_ledger_of_another_stream(folder: FilesFolder) -> Act:
     started(ledger_on(folder.store))
     other = ledger_on(folder.store)
-    return lambda: raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1))
+    return lambda: raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1), "ticket")
 
 
 def a_ledgers_folder_with_files(folder: FilesFolder) -> Act:

@@ -30,7 +30,7 @@ from exactlyonce.ledger.rows import (
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
-from tests.ledgers import IDS, P0, P1, STREAM, batch_row, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, batch_row, started
 
 
 def test_an_unknown_stream_has_no_view(ledger: Ledger) -> None:
@@ -38,8 +38,8 @@ def test_an_unknown_stream_has_no_view(ledger: Ledger) -> None:
 
 
 def test_the_first_raise_makes_the_row_and_the_second_keeps_its_token(ledger: Ledger, stream: NewStream) -> None:
-    first = raise_epoch(ledger, stream, Epoch(3))
-    second = raise_epoch(ledger, replace(stream, token="token-2"), Epoch(4))
+    first = raise_epoch(ledger, stream, Epoch(3), "ticket")
+    second = raise_epoch(ledger, replace(stream, token="token-2"), Epoch(4), "ticket")
     assert first.before is None
     assert second.before == first.row
     assert (second.row.token, second.row.epoch, second.row.claim) == ("token-1", 4, None)
@@ -47,24 +47,25 @@ def test_the_first_raise_makes_the_row_and_the_second_keeps_its_token(ledger: Le
 
 @pytest.mark.parametrize("epoch", [1, 2])
 def test_an_epoch_that_is_not_newer_is_refused(ledger: Ledger, stream: NewStream, epoch: int) -> None:
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     with pytest.raises(EpochOvertaken):
-        raise_epoch(ledger, stream, Epoch(epoch))
+        raise_epoch(ledger, stream, Epoch(epoch), "ticket")
 
 
 def test_an_epoch_is_claimed_by_one_process_only(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
-    assert claim_epoch(ledger, STREAM, Epoch(1), "claim-1")[0].claim == "claim-1", "the same process may ask again"
+    assert claim_epoch(ledger, STREAM, Epoch(1), "claim-1", "ticket")[0].claim == "claim-1", (
+        "the same process may ask again"
+    )
     with pytest.raises(Fenced):
-        claim_epoch(ledger, STREAM, Epoch(1), "claim-2")
+        claim_epoch(ledger, STREAM, Epoch(1), "claim-2", "ticket")
 
 
 def test_an_epoch_is_claimed_only_with_the_ticket_of_the_raise_that_made_it(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
     raise_epoch(ledger, stream, Epoch(2), "this raise")
-    for ticket in ("a former life's", None):
-        with pytest.raises(Fenced, match="former life"):
-            claim_epoch(ledger, STREAM, Epoch(2), "claim-2", ticket)
+    with pytest.raises(Fenced, match="former life"):
+        claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "a former life's")
     for _ in range(2):
         claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "this raise")
     raise_epoch(ledger, stream, Epoch(3), "the next raise")
@@ -73,27 +74,16 @@ def test_an_epoch_is_claimed_only_with_the_ticket_of_the_raise_that_made_it(ledg
     claim_epoch(ledger, STREAM, Epoch(3), "claim-3", "the next raise")
 
 
-def test_a_driver_without_a_ticket_claims_where_an_earlier_release_has_raised(
-    ledger: Ledger, stream: NewStream
-) -> None:
-    started(ledger)
-    raise_epoch(ledger, stream, Epoch(2), "this release")
-    raise_epoch(ledger, stream, Epoch(3))
-    with pytest.raises(Fenced, match="former life"):
-        claim_epoch(ledger, STREAM, Epoch(3), "claim-3", "this release")
-    assert claim_epoch(ledger, STREAM, Epoch(3), "claim-3")[1].writer == 3
-
-
 def test_an_epoch_without_a_published_checkpoint_cannot_be_claimed(ledger: Ledger, stream: NewStream) -> None:
-    raise_epoch(ledger, stream, Epoch(1))
+    raise_epoch(ledger, stream, Epoch(1), "ticket")
     with pytest.raises(Fenced):
-        claim_epoch(ledger, STREAM, Epoch(1), "claim-1")
+        claim_epoch(ledger, STREAM, Epoch(1), "claim-1", "ticket")
 
 
 def test_a_raise_fences_the_claimed_epoch_and_keeps_who_wrote_the_checkpoint(ledger: Ledger, stream: NewStream) -> None:
     permit = started(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
-    raised = raise_epoch(ledger, stream, Epoch(3))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
+    raised = raise_epoch(ledger, stream, Epoch(3), "ticket")
     assert raised.before is not None
     assert raised.before.writer == 1, "two raises later the directory's last writer is still known"
     with pytest.raises(Fenced), ledger.transaction() as transaction:
@@ -102,14 +92,14 @@ def test_a_raise_fences_the_claimed_epoch_and_keeps_who_wrote_the_checkpoint(led
 
 def test_a_release_says_that_the_writer_has_stopped(ledger: Ledger, stream: NewStream) -> None:
     release(ledger, started(ledger))
-    raised = raise_epoch(ledger, stream, Epoch(2))
+    raised = raise_epoch(ledger, stream, Epoch(2), "ticket")
     assert raised.before is not None
     assert raised.before.writer_released
 
 
 def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     seed = Publication(
         Epoch(2),
         2,
@@ -118,6 +108,7 @@ def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: 
         Positions({P0: 0, P1: 0}),
         LandedPositions(Positions({P0: 7, P1: 0}), IDS),
         "moved",
+        QUERY,
         (FailureRow(BatchNumber(1), P0, 0, 7, FailureStatus.LOST, "brokers", "retention"),),
     )
     publish(ledger, STREAM, seed)
@@ -126,7 +117,7 @@ def test_publishing_again_changes_nothing_and_an_overtaken_epoch_cannot(ledger: 
     assert view is not None
     assert (view.stream.landed_batch, view.stream.generation, view.stream.writer) == (1, 2, None)
     assert view.landed == LandedPositions(Positions({P0: 7, P1: 0}), IDS)
-    raise_epoch(ledger, stream, Epoch(3))
+    raise_epoch(ledger, stream, Epoch(3), "ticket")
     with pytest.raises(EpochOvertaken):
         publish(ledger, STREAM, replace(seed, generation=3, path="/c/generation-000003-a2"))
 
@@ -178,8 +169,10 @@ def test_a_generation_that_goes_on_after_the_landed_batch_leaves_its_row_as_it_i
         transaction.write_batch(STREAM, batch_row(1, BatchStatus.IN_PROGRESS))
     before = ledger.view(STREAM)
     assert before is not None
-    raise_epoch(ledger, stream, Epoch(2))
-    after = Publication(Epoch(2), 2, "/c/g2", BatchNumber(0), before.landed.positions, before.landed, "", goes_on=True)
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
+    after = Publication(
+        Epoch(2), 2, "/c/g2", BatchNumber(0), before.landed.positions, before.landed, "", QUERY, goes_on=True
+    )
     with pytest.raises(PositionsMoved, match="has landed batch 0 in the ledger, not 1"):
         publish(ledger, STREAM, replace(after, seed_batch=BatchNumber(1)))
     for _ in range(2):
@@ -193,18 +186,22 @@ def test_a_generation_that_goes_on_after_the_landed_batch_leaves_its_row_as_it_i
 
 def test_a_publication_made_for_other_positions_is_refused(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     elsewhere = LandedPositions(Positions({P0: 9, P1: 0}), IDS)
-    seed = Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 3, P1: 0}), elsewhere, "moved")
+    seed = Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 3, P1: 0}), elsewhere, "moved", QUERY)
     with pytest.raises(PositionsMoved):
         publish(ledger, STREAM, seed)
 
 
 def test_partitions_that_a_publication_leaves_out_are_no_longer_read(ledger: Ledger, stream: NewStream) -> None:
     started(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     less = LandedPositions(Positions({P0: 0}), IDS)
-    publish(ledger, STREAM, Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 0, P1: 0}), less, "less"))
+    publish(
+        ledger,
+        STREAM,
+        Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({P0: 0, P1: 0}), less, "less", QUERY),
+    )
     view = ledger.view(STREAM)
     assert view is not None
     assert view.landed.positions == Positions({P0: 0})
@@ -325,16 +322,16 @@ def test_superseding_spares_what_has_landed(ledger: Ledger, stream: NewStream) -
 
 def test_what_acts_for_an_older_epoch_changes_nothing(ledger: Ledger, stream: NewStream) -> None:
     older = started(ledger)
-    raise_epoch(ledger, stream, Epoch(7))
+    raise_epoch(ledger, stream, Epoch(7), "ticket")
     before = ledger.view(STREAM)
     again = LandedPositions(Positions({P0: 0, P1: 0}), IDS)
-    seed = Publication(Epoch(1), 2, "/c/g2", BatchNumber(1), again.positions, again, "late")
+    seed = Publication(Epoch(1), 2, "/c/g2", BatchNumber(1), again.positions, again, "late", QUERY)
     acts: list[tuple[type[Exception], Callable[[], object]]] = [
-        (EpochOvertaken, lambda: raise_epoch(ledger, stream, Epoch(7))),
+        (EpochOvertaken, lambda: raise_epoch(ledger, stream, Epoch(7), "ticket")),
         (EpochOvertaken, lambda: publish(ledger, STREAM, seed)),
         (EpochOvertaken, lambda: adopt(ledger, STREAM, Epoch(1), Adoption(Owner("c", "u"), stream.database, "t"))),
         (EpochOvertaken, lambda: record_lost(ledger, STREAM, Epoch(1), batch_row(1), "brokers")),
-        (Fenced, lambda: claim_epoch(ledger, STREAM, Epoch(1), "claim-1")),
+        (Fenced, lambda: claim_epoch(ledger, STREAM, Epoch(1), "claim-1", "ticket")),
         (Fenced, lambda: release(ledger, older)),
     ]
     for refusal, act in acts:

@@ -127,7 +127,7 @@ def failure(batch: int, status: FailureStatus, offset: int) -> FailureRow:
 
 def test_whoever_may_not_land_any_more_deletes_nothing(ledger: Ledger) -> None:
     permit = with_batches(ledger, *(batch_row(number) for number in range(1, 400)))
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
     assert delete_expired(ledger, permit, LedgerRetention.model_validate(EVERYTHING)) == Deleted()
     assert len(kept(ledger)) == 400
 
@@ -238,7 +238,7 @@ def test_a_deletion_that_hangs_before_its_commit_holds_up_no_landing_and_waits_f
         assert hanging.delete_failures(STREAM, FailureStatus.CLOSED, timedelta(days=1), 1000) == 1000
         assert hanging.delete_dead_letters(STREAM, timedelta(hours=1), 1000) == 1000
         landed = [land_next(impatient, permit) for _ in range(3)]
-        raise_epoch(impatient, new_stream(ledger), Epoch(2))
+        raise_epoch(impatient, new_stream(ledger), Epoch(2), "ticket")
     impatient.close()
     assert landed == [50_001, 50_002, 50_003]
     assert server.execute("select min(batch) from exactlyonce.batches where batch > 0", database) == [(1001,)]

@@ -16,7 +16,7 @@ from exactlyonce.ledger.replay import RangeNotHeld, ReplayClaim, claim_ranges, l
 from exactlyonce.ledger.replay_rules import Piece, RangeKey
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
-from tests.ledgers import IDS, P0, P1, STREAM, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, started
 
 QUARANTINED, GIVEN_UP = FailureStatus.QUARANTINED, FailureStatus.GIVEN_UP
 ALICE = GivenUp("alice", datetime(2026, 1, 31, 12, tzinfo=UTC), "no sink takes it")
@@ -102,9 +102,11 @@ def test_what_was_given_up_and_is_read_again_by_the_stream_is_superseded_and_nev
 ) -> None:
     first, second = in_quarantine(ledger)
     rows = give_up_ranges(ledger, STREAM, [first, second], ALICE).rows
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     stood, after = Positions({P0: 20, P1: 20}), LandedPositions(Positions({P0: 14, P1: 20}), IDS)
-    publish(ledger, STREAM, Publication(Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(9), stood, after, "back"))
+    publish(
+        ledger, STREAM, Publication(Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(9), stood, after, "back", QUERY)
+    )
     assert [(row.from_offset, row.until_offset) for row in rows_with(ledger, FailureStatus.SUPERSEDED)] == [(14, 20)]
     assert [(row.partition, row.from_offset, row.until_offset) for row in rows_with(ledger, GIVEN_UP)] == [
         (P0, 10, 14),

@@ -23,14 +23,14 @@ from exactlyonce.ledger.rows import (
 )
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
-from tests.ledgers import IDS, P0, P1, STREAM, batch_row, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, batch_row, started
 
 
 def test_only_a_batch_that_is_still_taken_is_recorded_as_lost_and_that_only_once(
     ledger: Ledger, stream: NewStream
 ) -> None:
     started(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     taken = batch_row(1, BatchStatus.TAKEN)
     for status in (BatchStatus.LANDED, BatchStatus.LOST, BatchStatus.SUPERSEDED):
         settled = replace(taken, status=status, rows_written=5, note="settled by somebody else")
@@ -68,15 +68,15 @@ def test_ranges_of_a_topic_that_is_gone_may_be_lost_again_under_the_same_offsets
 
 
 QUERIES = [
-    QueryMark(Selection(origins=frozenset({"orders", "refunds"})), "hash-1"),
-    QueryMark(Selection(pattern=r"o.*\\.'x"), "hash-2"),
-    QueryMark(Selection(partitions=frozenset({P0, P1})), "hash-3"),
-    QueryMark(Selection(partitions=frozenset({P0})), "hash-4", left_out=Positions({P1: 7})),
+    QueryMark(Selection(origins=frozenset({"orders", "refunds"})), "hash-1", "10 offsets"),
+    QueryMark(Selection(pattern=r"o.*\\.'x"), "hash-2", "10 offsets"),
+    QueryMark(Selection(partitions=frozenset({P0, P1})), "hash-3", "10 offsets"),
+    QueryMark(Selection(partitions=frozenset({P0})), "hash-4", "10 offsets", left_out=Positions({P1: 7})),
 ]
 
 
 def test_what_a_driver_is_started_to_do_is_known_to_the_next_look(ledger: Ledger, stream: NewStream) -> None:
-    raise_epoch(ledger, stream, Epoch(1))
+    raise_epoch(ledger, stream, Epoch(1), "ticket")
     view = ledger.view(STREAM)
     assert view is not None
     assert view.query is None
@@ -86,7 +86,7 @@ def test_what_a_driver_is_started_to_do_is_known_to_the_next_look(ledger: Ledger
         view = ledger.view(STREAM)
         assert view is not None
         assert view.query == query
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     with pytest.raises(EpochOvertaken):
         record_query(ledger, STREAM, Epoch(1), QUERIES[0])
     view = ledger.view(STREAM)
@@ -98,7 +98,7 @@ def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there
     ledger: Ledger, stream: NewStream
 ) -> None:
     started(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     only_first = LandedPositions(Positions({P0: 0}), IDS)
     publish(ledger, STREAM, replace(seed(2, 1, only_first), query=QUERIES[0]))
     view = ledger.view(STREAM)
@@ -107,7 +107,7 @@ def test_a_partition_that_is_left_out_keeps_its_position_and_nothing_lands_there
     assert (view.retired.origin_ids, view.query) == (IDS, QUERIES[0])
     with ledger.transaction() as transaction:
         assert transaction.advance_positions(STREAM, Ranges({P1: OffsetRange(0, 5)}), dict(IDS)) == 0
-    raise_epoch(ledger, stream, Epoch(3))
+    raise_epoch(ledger, stream, Epoch(3), "ticket")
     publish(ledger, STREAM, seed(3, 2, LandedPositions(Positions({P0: 0, P1: 0}), IDS), before=only_first.positions))
     view = ledger.view(STREAM)
     assert view is not None
@@ -164,7 +164,7 @@ def move(
     *given_up: FailureRow,
 ) -> None:
     """Publish a generation at other positions, by an epoch of its own."""
-    raise_epoch(ledger, stream, Epoch(epoch))
+    raise_epoch(ledger, stream, Epoch(epoch), "ticket")
     view = ledger.view(STREAM)
     assert view is not None
     after = LandedPositions(Positions(positions), ids)
@@ -181,4 +181,5 @@ def seed(epoch: int, batch: int, after: LandedPositions, before: Positions | Non
         before=Positions({P0: 0, P1: 0}) if before is None else before,
         after=after,
         note="changed",
+        query=QUERY,
     )

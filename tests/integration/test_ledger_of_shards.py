@@ -13,7 +13,7 @@ from exactlyonce.ledger.publish import Publication, publish
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
-from tests.ledgers import STREAM, batch_row, new_stream
+from tests.ledgers import QUERY, STREAM, batch_row, new_stream
 
 FIRST, SECOND = Partition("clicks", "shardId-000000000000"), Partition("clicks", "shardId-000000000001")
 TAIL = Partition("clicks", "shardId-000000000002")
@@ -29,9 +29,9 @@ def stream(ledger: Ledger) -> NewStream:
 
 def begun(ledger: Ledger) -> None:
     """A stream that stands within one shard and at the beginning of another one."""
-    raise_epoch(ledger, new_stream(ledger), Epoch(1))
+    raise_epoch(ledger, new_stream(ledger), Epoch(1), "ticket")
     at = LandedPositions(Positions({FIRST: SEQUENCE, SECOND: 0}), SHARD_IDS, {FIRST: Fingerprint(SEQUENCE - 1, "d")})
-    publish(ledger, STREAM, Publication(Epoch(1), 1, "/c/g1", BatchNumber(0), Positions(), at, "first"))
+    publish(ledger, STREAM, Publication(Epoch(1), 1, "/c/g1", BatchNumber(0), Positions(), at, "first", QUERY))
 
 
 def positions_of(ledger: Ledger) -> Positions:
@@ -68,12 +68,12 @@ def test_a_batch_keeps_the_ranges_of_its_shards(ledger: Ledger) -> None:
 
 def test_a_shard_that_is_left_out_keeps_its_position(ledger: Ledger, stream: NewStream) -> None:
     begun(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     only = LandedPositions(Positions({SECOND: SEQUENCE + 1}), SHARD_IDS)
     publish(
         ledger,
         STREAM,
-        Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({FIRST: SEQUENCE, SECOND: 0}), only, "less"),
+        Publication(Epoch(2), 2, "/c/g2", BatchNumber(1), Positions({FIRST: SEQUENCE, SECOND: 0}), only, "less", QUERY),
     )
     view = ledger.view(STREAM)
     assert view is not None
@@ -100,9 +100,9 @@ def test_the_same_topic_of_two_sources_stands_twice(ledger: Ledger) -> None:
     ours, theirs = Partition("orders", 0), Partition("payments/orders", 0)
     shard = Partition("payments/orders", "shardId-000000000000")
     ids = {"orders": "id-1", "payments/orders": "id-2"}
-    raise_epoch(ledger, new_stream(ledger), Epoch(1))
+    raise_epoch(ledger, new_stream(ledger), Epoch(1), "ticket")
     at = LandedPositions(Positions({ours: 5, theirs: 7, shard: SEQUENCE}), ids, {theirs: Fingerprint(6, "d")})
-    publish(ledger, STREAM, Publication(Epoch(1), 1, "/c/g1", BatchNumber(0), Positions(), at, "first"))
+    publish(ledger, STREAM, Publication(Epoch(1), 1, "/c/g1", BatchNumber(0), Positions(), at, "first", QUERY))
     moved = Ranges({theirs: OffsetRange(7, 9), shard: OffsetRange(SEQUENCE, SEQUENCE + 5)})
     row = replace(batch_row(1), ranges=moved)
     failed = [

@@ -21,7 +21,7 @@ from exactlyonce.ledger.rows import (
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
-from tests.ledgers import IDS, P0, P1, STREAM, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, started
 
 QUARANTINED = FailureStatus.QUARANTINED
 
@@ -74,9 +74,11 @@ def test_a_failure_keeps_which_records_it_is_of_and_the_same_start_again_replace
 
 
 def set_back(ledger: Ledger, stream: NewStream, epoch: int, before: Positions, after: LandedPositions) -> None:
-    raise_epoch(ledger, stream, Epoch(epoch))
+    raise_epoch(ledger, stream, Epoch(epoch), "ticket")
     path = f"/c/generation-{epoch:06}-a{epoch}"
-    publish(ledger, STREAM, Publication(Epoch(epoch), epoch, path, BatchNumber(epoch * 10), before, after, "moved"))
+    publish(
+        ledger, STREAM, Publication(Epoch(epoch), epoch, path, BatchNumber(epoch * 10), before, after, "moved", QUERY)
+    )
 
 
 def test_what_a_stream_reads_again_leaves_the_quarantine_with_the_positions_and_may_be_quarantined_again(
@@ -113,22 +115,3 @@ def test_what_a_stream_reads_again_leaves_the_quarantine_with_the_positions_and_
     assert told == [(P0, 0, 6, "id-1"), (P1, 0, 5, "id-1"), (P0, 6, 16, "")], (
         "also what names no topic is of the old one"
     )
-
-
-def test_a_stale_quarantine_of_the_release_before_does_not_keep_a_stream_from_being_set_back(
-    ledger: Ledger, stream: NewStream
-) -> None:
-    permit = started(ledger)
-    with ledger.transaction() as transaction:
-        fence(transaction, permit, Lock.UPDATE)
-        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20), P1: OffsetRange(0, 5)}), IDS)
-        transaction.write_failures(STREAM, (failure(1, 0, 20, QUARANTINED),))
-        transaction.set_positions(STREAM, LandedPositions(Positions({P0: 0, P1: 5}), IDS))  # and released nothing
-        transaction.advance_positions(STREAM, Ranges({P0: OffsetRange(0, 20)}), IDS)
-        transaction.write_failures(STREAM, (failure(7, 5, 15, QUARANTINED),))
-    set_back(ledger, stream, 2, Positions({P0: 20, P1: 5}), LandedPositions(Positions({P0: 10, P1: 5}), IDS))
-    with ledger.transaction() as transaction:
-        held = transaction.read_failures(STREAM, QUARANTINED)
-        superseded = transaction.read_failures(STREAM, FailureStatus.SUPERSEDED)
-    assert [(row.batch, row.from_offset, row.until_offset) for row in held] == [(1, 0, 5), (7, 5, 10)]
-    assert [(row.batch, row.from_offset, row.until_offset) for row in superseded] == [(1, 5, 20), (7, 10, 15)]

@@ -26,7 +26,7 @@ from exactlyonce.ledger.replay_rules import Piece, RangeKey, ranges_of
 from exactlyonce.ledger.restored import LEAP, FoundPart, PartUnfit, settle_restored
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
-from tests.ledgers import IDS, P0, P1, STREAM, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, started
 
 QUARANTINED, REPLAYING, REPLAYED = FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.REPLAYED
 MINE, OTHER = ReplayClaim(STREAM, "mine"), ReplayClaim(STREAM, "other")
@@ -144,7 +144,7 @@ def test_a_reset_into_a_range_that_was_decided_meanwhile_changes_nothing_and_one
 ) -> None:
     first, _ = claimed(ledger)
     decided(ledger, "a", Piece(first, 14))
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     here = Positions({P0: 20, P1: 20})
 
     def reset_to(position: int) -> None:
@@ -152,7 +152,7 @@ def test_a_reset_into_a_range_that_was_decided_meanwhile_changes_nothing_and_one
         publish(
             ledger,
             STREAM,
-            Publication(Epoch(2), 2, "/c/g2", BatchNumber(20), here, after, "jane asked for it", resets=True),
+            Publication(Epoch(2), 2, "/c/g2", BatchNumber(20), here, after, "jane asked for it", QUERY, resets=True),
         )
 
     with pytest.raises(PositionsMoved, match="1/orders-0/10 is decided by a replay"):

@@ -12,7 +12,7 @@ from exactlyonce.ledger.publish import PositionsMoved, Publication, TooMuchInQua
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
-from tests.ledgers import IDS, P0, P1, STREAM, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, started
 
 LOST, QUARANTINED, SUPERSEDED = FailureStatus.LOST, FailureStatus.QUARANTINED, FailureStatus.SUPERSEDED
 
@@ -32,11 +32,11 @@ def reset(
     *given_up: FailureRow,
     most: int | None = None,
 ) -> Publication:
-    raise_epoch(ledger, stream, Epoch(epoch))
+    raise_epoch(ledger, stream, Epoch(epoch), "ticket")
     starts, ends = (Positions({P0: pair[0], P1: pair[1]}) for pair in (before, after))
     made = Publication(
         Epoch(epoch), epoch, f"/c/generation-{epoch:06}-a{epoch}", BatchNumber(epoch * 10), starts,
-        LandedPositions(ends, IDS), "jane asked for it", given_up, resets=True, most_quarantined=most,
+        LandedPositions(ends, IDS), "jane asked for it", QUERY, given_up, resets=True, most_quarantined=most,
     )  # fmt: skip
     publish(ledger, STREAM, made)
     return made
@@ -80,7 +80,7 @@ def test_what_another_verdict_gave_up_stays_lost_where_no_person_has_set_the_pos
 ) -> None:
     started(ledger)
     first = reset(ledger, stream, 2, (0, 0), (9, 0), skipped(20, P0, 0, 9, LOST))
-    raise_epoch(ledger, stream, Epoch(3))
+    raise_epoch(ledger, stream, Epoch(3), "ticket")
     back = LandedPositions(Positions({P0: 0, P1: 0}), IDS)
     again = replace(
         first, epoch=Epoch(3), generation=3, path="/c/g3", seed_batch=BatchNumber(30), before=first.after.positions,
@@ -131,9 +131,9 @@ def test_a_reset_of_positions_that_have_moved_or_under_an_older_epoch_changes_no
         reset(ledger, stream, 2, (3, 0), (9, 0), skipped(20, P0, 3, 9, LOST))
     late = Publication(
         Epoch(2), 2, "/c/g2", BatchNumber(20), Positions({P0: 0, P1: 0}), LandedPositions(Positions({P0: 9, P1: 0}), IDS),
-        "late", (skipped(20, P0, 0, 9, LOST),), resets=True,
+        "late", QUERY, (skipped(20, P0, 0, 9, LOST),), resets=True,
     )  # fmt: skip
-    raise_epoch(ledger, stream, Epoch(3))
+    raise_epoch(ledger, stream, Epoch(3), "ticket")
     with pytest.raises(EpochOvertaken):
         publish(ledger, STREAM, late)
     assert found(ledger, LOST) == []

@@ -28,7 +28,7 @@ from exactlyonce_spark.landing import begin_batch, land_batch
 from exactlyonce_spark.planned import LandingRefused, PlannedBatch, Written
 from testbed.postgres import Postgres
 from tests.conftest import address_of
-from tests.ledgers import IDS, P0, P1, STREAM, ledger_on, new_stream, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, ledger_on, new_stream, started
 from tests.simulation.resource import KEEPS_NOTHING
 
 READS = Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)})
@@ -49,8 +49,8 @@ def decide(ledger: Ledger, permit: Permit, batch: PlannedBatch = FIRST, decided:
 
 
 def next_driver(ledger: Ledger, epoch: int = 2) -> Permit:
-    raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
-    return claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}")[0]
+    raise_epoch(ledger, new_stream(ledger), Epoch(epoch), "ticket")
+    return claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}", "ticket")[0]
 
 
 def status_of(ledger: Ledger, batch: int = 1) -> BatchStatus | None:
@@ -130,7 +130,7 @@ def test_what_is_left_to_commit_is_replaced_only_where_it_is_what_was_read(ledge
 
 def test_a_persons_answers_are_kept_beside_the_loads_that_they_name_until_a_driver_has_claimed(ledger: Ledger) -> None:
     decide(ledger, started(ledger))
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
     for _ in range(2):
         record_answers(
             ledger, STREAM, Epoch(2), BatchNumber(1), {"label-b": Answer.ABORTED, "label-x": Answer.COMMITTED}
@@ -139,7 +139,7 @@ def test_a_persons_answers_are_kept_beside_the_loads_that_they_name_until_a_driv
     assert view is not None
     assert view.decided is not None
     assert view.decided.committables == (LOADS[0], replace(LOADS[1], answer=Answer.ABORTED))
-    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2")[0]
+    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket")[0]
     assert read_decided(ledger, permit) == view.decided
     with pytest.raises(EpochOvertaken):
         record_answers(ledger, STREAM, Epoch(2), BatchNumber(1), {"label-a": Answer.ABORTED})
@@ -148,14 +148,14 @@ def test_a_persons_answers_are_kept_beside_the_loads_that_they_name_until_a_driv
 def test_a_decided_batch_outlives_generations_and_the_rows_of_batches(ledger: Ledger) -> None:
     """A rebuilt checkpoint continues behind it, and what prunes the ledger leaves it alone: it is yet to be committed."""
     decide(ledger, started(ledger))
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
     view = ledger.view(STREAM)
     assert view is not None
     seed = Publication(
-        Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(5), view.landed.positions, view.landed, "rebuilt"
+        Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(5), view.landed.positions, view.landed, "rebuilt", QUERY
     )
     publish(ledger, STREAM, seed)
-    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2")[0]
+    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket")[0]
     delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1)
     seeded = ledger.view(STREAM)
     assert seeded is not None

@@ -28,7 +28,7 @@ def test_witnesses_are_taken_once_with_those_of_earlier_batches_and_of_no_other_
     ledger: Ledger, stream: NewStream
 ) -> None:
     started(ledger)
-    raise_epoch(ledger, replace(stream, stream_id="shop/other"), Epoch(1))
+    raise_epoch(ledger, replace(stream, stream_id="shop/other"), Epoch(1), "ticket")
     with ledger.transaction() as transaction:
         for batch, tag in ((1, 10), (2, 2**62), (2, 21), (3, 30)):
             transaction.write_witness(STREAM, BatchNumber(batch), tag)

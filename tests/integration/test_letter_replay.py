@@ -19,7 +19,7 @@ from exactlyonce.ledger.replay_letters import LettersNotHeld, claim_letters, set
 from exactlyonce.ledger.rows import LandedPositions
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.postgres import Postgres
-from tests.ledgers import IDS, P0, P1, STREAM, new_stream
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, new_stream
 from tests.postgres_roles import Lander, ids, of_a_role_with_rights, take_effect
 
 MINE, OTHER = ReplayClaim(STREAM, "mine"), ReplayClaim(STREAM, "another")
@@ -43,12 +43,12 @@ def statuses(ledger: PostgresLedger) -> dict[str, str]:
 
 def set_back(ledger: PostgresLedger, position: int, seed: int) -> None:
     """A new generation, before the batch that is read again."""
-    raise_epoch(ledger, new_stream(ledger), Epoch(seed))
+    raise_epoch(ledger, new_stream(ledger), Epoch(seed), "ticket")
     view = ledger.view(STREAM)
     assert view is not None
     after = LandedPositions(Positions({P0: position, P1: 0}), IDS)
     publication = Publication(
-        Epoch(seed), seed, f"/c/{seed}", BatchNumber(seed), view.landed.positions, after, "set back"
+        Epoch(seed), seed, f"/c/{seed}", BatchNumber(seed), view.landed.positions, after, "set back", QUERY
     )
     publish(ledger, STREAM, publication)
 

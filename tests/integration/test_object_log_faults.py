@@ -203,7 +203,7 @@ def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does
         land(driver, permit, 2)
     assert creates_of(proxy, service) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * UNKNOWN_TRIES, "it ends by itself"
     successor = ledger_at(service.server.endpoint, service, name, every=100)
-    raised = raise_epoch(successor, new_stream(successor), Epoch(2))
+    raised = raise_epoch(successor, new_stream(successor), Epoch(2), "ticket")
     assert raised.before is not None
     assert raised.before.landed_batch == (2 if fate is Fate.TAKEN_503 else 1)
     permit = go_on(successor, 3)
@@ -229,7 +229,7 @@ def test_a_create_that_arrives_late_lands_once_or_never(
     if arrives_first:
         assert 200 in proxy.deliver()
     successor = ledger_at(service.server.endpoint, service, name, every=100)
-    raised = raise_epoch(successor, new_stream(successor), Epoch(2))
+    raised = raise_epoch(successor, new_stream(successor), Epoch(2), "ticket")
     assert raised.before is not None
     assert raised.before.landed_batch == (2 if arrives_first else 1)
     assert not [status for status in proxy.deliver() if status < 400], "every name is taken"

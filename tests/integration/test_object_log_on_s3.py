@@ -88,7 +88,7 @@ def test_a_ledger_of_another_stream_is_refused_and_nothing_is_written(s3: S3, na
     other = address_on(s3, name).open()
     other.prepare()
     with pytest.raises(LogOfAnother, match="is that of another stream, so shop/refunds cannot keep its own there"):
-        raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1))
+        raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1), "ticket")
     assert keys(s3, name) == before
 
 

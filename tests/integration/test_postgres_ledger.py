@@ -54,7 +54,7 @@ def test_a_raise_waits_until_those_who_land_are_done(server: Postgres, name: str
     order: list[str] = []
 
     def raise_meanwhile() -> None:
-        raise_epoch(ledger, new_stream(ledger), Epoch(2))
+        raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
         order.append("raised")
 
     other = threading.Thread(target=raise_meanwhile)
@@ -86,7 +86,7 @@ def frozen_holder_is_evicted(ledger: PostgresLedger, permit: Permit, copying: bo
         os.kill(holder.pid, signal.SIGSTOP)
         eventually(lambda: psutil.Process(holder.pid).status() == psutil.STATUS_STOPPED, "the holder is frozen")
         connection.send("continue")
-        assert raise_epoch(ledger, new_stream(ledger), Epoch(2)).row.epoch == 2
+        assert raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket").row.epoch == 2
         os.kill(holder.pid, signal.SIGCONT)
         assert connection.recv() == "LedgerUnreachable", "its session was ended"
 
@@ -111,7 +111,7 @@ def test_a_holder_of_another_role_is_not_ended_but_named(server: Postgres, name:
         with pytest.raises(
             LockHeldByOther, match=r"keeps a row of this stream locked .*; end the session that holds it"
         ):
-            raise_epoch(other, new_stream(other), Epoch(2))
+            raise_epoch(other, new_stream(other), Epoch(2), "ticket")
         transaction.write_batch(STREAM, batch_row(1))
     assert landed(server, name)[1] == [1], "the holder's transaction was left alone"
 
@@ -187,7 +187,7 @@ def test_a_commit_whose_epoch_was_raised_meanwhile_is_left_to_the_successor(serv
 
         def raised_while_the_commit_is_under_way() -> None:
             eventually(lambda: proxy.cuts != [], "the connection is cut")
-            raise_epoch(direct, new_stream(direct), Epoch(2))
+            raise_epoch(direct, new_stream(direct), Epoch(2), "ticket")
 
         successor = threading.Thread(target=raised_while_the_commit_is_under_way)
         successor.start()

@@ -126,7 +126,7 @@ def test_a_server_that_takes_no_writes_is_neither_read_nor_written_and_is_tried_
     own_server.execute(f"alter database {name} set default_transaction_read_only = on")
     uri = f"postgresql://postgres:{own_server.password}@127.0.0.1:{own_server.port}/{name}"
     elsewhere = PostgresLedger(PostgresAddress.from_secret("warehouse", {"uri": uri}), limits=ledger.limits)
-    asks: list[Callable[[], object]] = [lambda: raise_epoch(elsewhere, new_stream(ledger), Epoch(2))]
+    asks: list[Callable[[], object]] = [lambda: raise_epoch(elsewhere, new_stream(ledger), Epoch(2), "ticket")]
     for ask in [*asks_of(elsewhere), *asks]:
         with pytest.raises(LedgerUnreachable) as caught:
             ask()

@@ -274,7 +274,7 @@ def test_a_stream_that_has_started_over_takes_no_replay_of_what_was_quarantined_
     rows = in_quarantine(ledger)
     claimed = claim_ranges(ledger, MINE, [RangeKey.of(rows[0])]).rows
     stream = new_stream(ledger)
-    raise_epoch(ledger, stream, Epoch(2))
+    raise_epoch(ledger, stream, Epoch(2), "ticket")
     adopt(ledger, STREAM, Epoch(2), Adoption(stream.owner, stream.database, "token-2"))
     with pytest.raises(RangeNotHeld):
         land_pieces(ledger, MINE, [Piece(claimed[0], 20)], lambda _: 1)

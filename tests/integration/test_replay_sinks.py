@@ -41,8 +41,8 @@ def ledger(request: pytest.FixtureRequest, name: str) -> Ledger:
 
 def drive(ledger: Ledger, epoch: int, sink: str | None) -> None:
     """A driver of an epoch claims it, and says what it lands into, or lands where replays do not."""
-    raise_epoch(ledger, new_stream(ledger), Epoch(epoch))
-    claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}", sink=sink)
+    raise_epoch(ledger, new_stream(ledger), Epoch(epoch), "ticket")
+    claim_epoch(ledger, STREAM, Epoch(epoch), f"claim-{epoch}", "ticket", sink=sink)
 
 
 def quarantined(ledger: Ledger) -> FailureRow:
@@ -68,10 +68,10 @@ def test_a_replay_lands_nothing_from_the_claim_of_a_driver_of_another_sink_on(le
     (held,) = claim_ranges(ledger, MINE, [RangeKey.of(row)]).rows
     assert land_pieces(ledger, MINE, [Piece(held, 15)], lambda _: 5) == 5
     rest = replace(held, from_offset=15)
-    raise_epoch(ledger, new_stream(ledger), Epoch(3))
+    raise_epoch(ledger, new_stream(ledger), Epoch(3), "ticket")
     assert land_pieces(ledger, MINE, [Piece(rest, 16)], lambda _: 1) == 1, "no driver has another sink yet"
     rest = replace(held, from_offset=16)
-    claim_epoch(ledger, STREAM, Epoch(3), "claim-3", sink="table orders_new")
+    claim_epoch(ledger, STREAM, Epoch(3), "claim-3", "ticket", sink="table orders_new")
     with pytest.raises(SinkChanged, match=r"lands into table orders_new, .* and this replay is for table orders"):
         land_pieces(ledger, MINE, [Piece(rest, 20)], _never_called)
     put_back(ledger, MINE, Piece(rest, 20))

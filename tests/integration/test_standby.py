@@ -43,7 +43,7 @@ def test_of_several_hosts_the_one_that_takes_writes_is_asked_although_a_standby_
     pair.wait_for_standby()
     pair.cut_replication()
     try:
-        raise_epoch(ledger, new_stream(ledger), Epoch(2))
+        raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
         view = ledger_at(pair, name, **pair.multi_host()).view(STREAM)
     finally:
         pair.mend_replication()
@@ -80,6 +80,6 @@ def test_a_pooler_that_has_switched_to_a_standby_since_is_found_out(
         assert ledger.view(STREAM) is not None
         gate.cut()
         gate.lead_to(pair.standby.port)
-        for ask in (lambda: ledger.view(STREAM), lambda: raise_epoch(ledger, new_stream(direct), Epoch(2))):
+        for ask in (lambda: ledger.view(STREAM), lambda: raise_epoch(ledger, new_stream(direct), Epoch(2), "ticket")):
             with pytest.raises(LedgerUnreachable, match="is read-only: a standby, "):
                 ask()

@@ -42,9 +42,9 @@ def ledger(postgres_18: Postgres) -> PostgresLedger:
     for statement in TABLES.split(";"):
         postgres_18.execute(statement, "tables_of_backfills")
     started(found)
-    raise_epoch(found, new_stream(found), Epoch(2))
-    claim_epoch(found, STREAM, Epoch(2), "claim-2", sink="table orders")
-    raise_epoch(found, replace(new_stream(found), stream_id=OTHER), Epoch(1))
+    raise_epoch(found, new_stream(found), Epoch(2), "ticket")
+    claim_epoch(found, STREAM, Epoch(2), "claim-2", "ticket", sink="table orders")
+    raise_epoch(found, replace(new_stream(found), stream_id=OTHER), Epoch(1), "ticket")
     with found.transaction() as transaction:
         transaction.write_sink(OTHER, Epoch(1), "table shop.sold")
     return found

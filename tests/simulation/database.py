@@ -52,7 +52,6 @@ class MemoryLedger:
             tuple(sorted(batches, key=lambda row: row.batch)),
             landed_in(rows, stream_id, "retired"),
             rows.get(("query", stream_id)),
-            rows.get(("ticket", stream_id)),
             rows.get(("decided", stream_id)),
         )
 

@@ -147,7 +147,7 @@ def _row_of(key: Key, value: Any) -> list[tuple[RowKey, Any]]:
     """Return a row as the in-memory ledger of the other simulation has it."""
     table, stream_id, rest = key
     match table:
-        case Table.STREAM | Table.QUERY | Table.TICKET | Table.DECIDED:
+        case Table.STREAM | Table.QUERY | Table.DECIDED:
             return [((str(table), stream_id), value)]
         case Table.POSITION | Table.RETIRED:
             row = (value.offset, value.origin_id, value.fingerprint)

@@ -20,7 +20,6 @@ from exactlyonce.ledger.rows import (
     LandedPositions,
     QueryMark,
     StreamRow,
-    Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
@@ -139,17 +138,6 @@ class MemoryTransaction(MemoryCommittables, MemoryLetters):
         """Record what the next driver is started to do."""
         self._step("write query")
         self.writes[("query", stream_id)] = query
-
-    def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn."""
-        self._step("read ticket")
-        ticket: Ticket | None = self._get(("ticket", stream_id))
-        return ticket
-
-    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
-        """Record the ticket of an epoch."""
-        self._step("write ticket")
-        self.writes[("ticket", stream_id)] = ticket
 
     def write_sink(self, stream_id: str, epoch: Epoch, sink: str) -> None:
         """Record into what the process of an epoch lands."""

@@ -213,7 +213,7 @@ class StoreLoads(StagedLoads):
         for file in self._store.listed():
             epoch = self._labels.epoch_of(file.partition("/")[0])
             if epoch is not None:
-                yield WaitingFile(StagedFile(file), epoch)
+                yield WaitingFile(StagedFile(file, "the store"), epoch)
 
 
 class StagingTarget(StoreTarget):
@@ -243,7 +243,7 @@ class StagingTarget(StoreTarget):
                 if number == PREPARE_TRIES - 1:
                     raise
             else:
-                return PreparedLoad(label, "", len(rows), staged=StagedFile(file))
+                return PreparedLoad(label, "", len(rows), staged=StagedFile(file, "the store"))
         raise AssertionError("the last try returns or raises")
 
 

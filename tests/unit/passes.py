@@ -67,7 +67,7 @@ class Drivers:
             raise LaunchFailed("There is no room for a driver.")
         self.states.setdefault(attempt, Running("in memory"))
 
-    def ticket(self, attempt: Epoch) -> str | None:
+    def ticket(self, attempt: Epoch) -> str:
         """Return what the driver of an attempt claims with."""
         return self.orders[attempt].ticket
 

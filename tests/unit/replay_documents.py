@@ -15,7 +15,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 
 KEY = Key("shop", "orders")
 OWNER = Owner("cluster-1", "shop/orders/u-1")
-ROW = StreamRow("shop/orders", "token", OWNER, DatabaseIdentity("1", 1), Epoch(1))
+ROW = StreamRow("shop/orders", "token", OWNER, DatabaseIdentity("1", 1), Epoch(1), "ticket")
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 WHOLE = 1_000_000
 

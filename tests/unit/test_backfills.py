@@ -139,8 +139,8 @@ def test_a_backfill_is_recorded_once_and_one_of_its_name_that_asks_for_something
     assert planned(ledger, source(40, 50), STREAM, ORDER, V2, {}) == first, "and not looked up again"
     with pytest.raises(BackfillDiffers, match="has a backfill 'january' already, which was asked for"):
         planned(ledger, source(), STREAM, order_of("january", "public.orders_v2", SPANS[:1], ROWS), V2, {SPANS[0]: ""})
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
-    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", sink="table public.orders_v2")
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
+    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket", sink="table public.orders_v2")
     with pytest.raises(IntoOwnTable, match=r"itself lands into table public\.orders_v2"):
         planned(ledger, source(), STREAM, replace(ORDER, name="february"), V2, GIVEN)
 
@@ -152,9 +152,9 @@ def test_a_backfill_lands_nothing_more_once_the_stream_itself_lands_there() -> N
     claim = ReplayClaim(STREAM, "mine", "table public.orders_v2", "january")
     first, second = claim_ranges(ledger, claim, ()).rows
     assert land_pieces(ledger, claim, [Piece(first, 12)], lambda _: 12) == 12
-    raise_epoch(ledger, new_stream(ledger, "another-life"), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger, "another-life"), Epoch(2), "ticket")
     assert land_pieces(ledger, claim, [Piece(second, 9)], lambda _: 4) == 4
-    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", sink="table public.orders_v2")
+    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket", sink="table public.orders_v2")
     written = mock.Mock(return_value=18)
     with pytest.raises(IntoOwnTable):
         land_pieces(ledger, claim, [Piece(replace(first, from_offset=12), 30)], written)

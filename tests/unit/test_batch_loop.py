@@ -169,7 +169,7 @@ def test_a_driver_with_a_successor_writes_no_dead_letters_of_at_most_once() -> N
     scenario = Scenario()
 
     def succeeded() -> None:
-        raise_epoch(scenario.ledger, new_stream(scenario.ledger), Epoch(2))
+        raise_epoch(scenario.ledger, new_stream(scenario.ledger), Epoch(2), "ticket")
 
     with pytest.raises(Fenced):
         scenario.loop(Delivery.AT_MOST_ONCE).run(scenario.batch(1, meanwhile=succeeded))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from exactlyonce.checkpoint.locations import StoreInPods
@@ -23,7 +21,7 @@ def test_a_brief_is_read_as_it_was_written(predecessor: Predecessor, gone: Owner
         "recovery": {"onSourceTruncated": "ResumeFromEarliest"},
         "driver": {"podTemplate": {"spec": {"nodeSelector": {"a": "b"}}}},
     }
-    brief = Brief(machine.stream, ME, gone, predecessor, shrunk=3, too_large=7)
+    brief = Brief(machine.stream, ME, gone, predecessor, "ticket", shrunk=3, too_large=7)
     read = Brief.parse(brief.render())
     assert (read.shrunk, read.too_large) == (3, 7)
     assert (read.owner, read.gone_owner, read.predecessor) == (ME, gone, predecessor)
@@ -31,8 +29,8 @@ def test_a_brief_is_read_as_it_was_written(predecessor: Predecessor, gone: Owner
     assert "podTemplate" not in brief.render()
 
 
-def test_a_predecessor_of_another_release_is_not_guessed_at() -> None:
-    text = Brief(Machine().stream, ME, None, NoPredecessor()).render().replace('"None"', '"Sleeping"')
+def test_a_predecessor_of_another_kind_is_not_guessed_at() -> None:
+    text = Brief(Machine().stream, ME, None, NoPredecessor(), "ticket").render().replace('"None"', '"Sleeping"')
     with pytest.raises(ValueError, match="Sleeping is not a predecessor"):
         Brief.parse(text)
 
@@ -66,14 +64,6 @@ def test_a_word_that_was_cut_off_says_what_is_left() -> None:
     assert read is not None
     assert (read.outcome, read.kind, read.landed) == (Outcome.HALTS, "SourceReplaced", 7)
     assert read.message.startswith("What it said was cut short: The source is gone.")
-
-
-@pytest.mark.parametrize("code", [None, "LocationTaken"])
-def test_the_word_of_a_pod_that_an_earlier_release_started_keeps_its_sentence(code: str | None) -> None:
-    """It called the sentence reason, and the reason code; an upgraded operator reads what such a pod says."""
-    word: dict[str, object] = {"outcome": "Refused", "batch": 4, "reason": "Secret shop/warehouse is not there."}
-    read = parse_pod_verdict(json.dumps(word if code is None else {**word, "code": code}))
-    assert read == PodVerdict(Outcome.REFUSED, "Secret shop/warehouse is not there.", batch=4, reason=code)
 
 
 @pytest.mark.parametrize("text", ["", "Traceback (most recent call last)", "[]", "{}", '{"outcome": "Other"}', "null"])

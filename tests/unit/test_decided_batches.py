@@ -92,7 +92,7 @@ def test_a_refused_writer_is_told_whether_another_process_claimed_its_epoch_or_a
         pytest.raises(Fenced, match=r"is at epoch 1, claimed by another process\.$"),
     ):
         fence(transaction, replace(permit, claim="claim-2"), Lock.SHARE)
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
     with ledger.transaction() as transaction, pytest.raises(Fenced, match=r"is at epoch 2\.$"):
         fence(transaction, permit, Lock.SHARE)
     with ledger.transaction() as transaction, pytest.raises(Fenced, match=r"is at no row\.$"):

@@ -31,9 +31,9 @@ def in_another_life(stream: DeltaStream, token: str) -> None:
     """A person settles whose the stream is: the token of its row is replaced, and its ledger continues."""
     epoch = Epoch(stream.permit.epoch + 1)
     row = new_stream(stream.ledger)
-    raise_epoch(stream.ledger, row, epoch)
+    raise_epoch(stream.ledger, row, epoch, "ticket")
     adopt(stream.ledger, STREAM, epoch, Adoption(row.owner, stream.ledger.database_identity(), token))
-    stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}")
+    stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")
 
 
 def test_a_restore_to_what_another_restore_had_made_is_followed_to_the_version_whose_rows_it_brings(

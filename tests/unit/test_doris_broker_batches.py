@@ -70,9 +70,9 @@ def dies_at(world: BrokerWorld, point: str, times: int = 1) -> None:
 
 def answered(world: BrokerWorld, answers: Mapping[str, Answer]) -> None:
     epoch = Epoch(world.permit.epoch + 1)
-    raise_epoch(world.ledger, new_stream(world.ledger), epoch)
+    raise_epoch(world.ledger, new_stream(world.ledger), epoch, "ticket")
     record_answers(world.ledger, STREAM, epoch, BatchNumber(1), answers)
-    world.permit = claim_epoch(world.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+    world.permit = claim_epoch(world.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")[0]
     world.finish()
 
 

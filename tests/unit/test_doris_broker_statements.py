@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from exactlyonce.connectors.doris.staging import PROPERTIES
-from exactlyonce.ledger.decided import StagedFile
 from exactlyonce.ledger.fence import Permit
 from exactlyonce_spark import crash_points
 from exactlyonce_spark.connectors.doris.broker_loads import FileElsewhere
@@ -146,10 +145,3 @@ def test_a_decided_file_at_another_service_is_neither_submitted_nor_taken_for_re
     world.folder.service = FORMER_SERVICE
     world.next_driver()
     assert world.seen() == ALL
-
-
-def test_a_file_of_a_record_of_an_earlier_release_is_of_the_service_that_the_stream_names(world: ChangedWorld) -> None:
-    loads = world.broker_loads()
-    world.folder.files["life/1.1.0-a.0.1.json"] = b"x"
-    loads.remove(StagedFile(f"{world.folder.location}/life/1.1.0-a.0.1.json"))
-    assert world.folder.files == {}

@@ -73,7 +73,9 @@ class OneRow:
         if self.owner is None:
             return None
         number, batches = (None, ()) if self.batch is None else (self.batch.batch, (self.batch,))
-        row = StreamRow(stream_id, TOKEN, self.owner, DATABASE, Epoch(3), None, Epoch(3), self.released, number)
+        row = StreamRow(
+            stream_id, TOKEN, self.owner, DATABASE, Epoch(3), "ticket", None, Epoch(3), self.released, number
+        )
         decided = None if self.decided is None else DecidedBatch(self.decided, ())
         return LedgerView(row, NO_POSITIONS, batches, decided=decided)
 
@@ -219,7 +221,7 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
     ids=[
         "no batch since",
         "no batch since, in a table",
-        "a batch since that an earlier release landed, or whose clock is ahead",
+        "a batch since, whose clock is ahead",
         "nothing but records of which no row was made",
         "rows in the ledger's database",
     ],

@@ -41,7 +41,7 @@ class Watched(MemoryLedger):
 
 
 def raised(ledger: Watched) -> None:
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
 
 
 def nothing(_: object) -> int:

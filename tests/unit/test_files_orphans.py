@@ -75,8 +75,8 @@ class Lake:
     def next_driver(self) -> None:
         """Fence the driver and claim the next epoch."""
         epoch = Epoch(self.permit.epoch + 1)
-        raise_epoch(self.ledger, new_stream(self.ledger), epoch)
-        self.permit, _ = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")
+        raise_epoch(self.ledger, new_stream(self.ledger), epoch, "ticket")
+        self.permit, _ = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")
 
     def orphans(self) -> list[str]:
         return [orphan.path for orphan in self.folder.orphans(self.ledger, STREAM)]

@@ -198,8 +198,8 @@ DOCUMENT = {"version": 1, "rows": 3, "schema": "x", "files": [FILE]}
 def test_what_is_no_manifest_is_no_empty_one(text: str) -> None:
     with pytest.raises(ManifestUnreadable, match="batch 3 in the ledger cannot be read"):
         Manifest.from_json(BatchNumber(3), text)
-    with pytest.raises(ManifestUnreadable, match="has version 3, and this release reads versions up to 2"):
-        Manifest.from_json(BatchNumber(3), '{"version":3}')
+    with pytest.raises(ManifestUnreadable, match="has version 2, and this release reads version 1"):
+        Manifest.from_json(BatchNumber(3), '{"version":2}')
 
 
 @pytest.mark.parametrize(

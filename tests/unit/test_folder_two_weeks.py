@@ -39,7 +39,7 @@ from exactlyonce_spark.landing import land_batch
 from exactlyonce_spark.old_generations import remove_superseded
 from exactlyonce_spark.planned import PlannedBatch, Written
 from tests.combinations import in_full
-from tests.ledgers import STREAM, new_stream
+from tests.ledgers import QUERY, STREAM, new_stream
 
 BATCHES = in_full(10_000, otherwise=300)
 FILES_EACH = 2
@@ -87,16 +87,16 @@ class Stream:
         self.ledger.prepare()
         self.epoch += 1
         epoch = Epoch(self.epoch)
-        raise_epoch(self.ledger, new_stream(self.ledger), epoch)
+        raise_epoch(self.ledger, new_stream(self.ledger), epoch, "ticket")
         view = self.ledger.view(STREAM)
         assert view is not None
         self.generation = Generation(self.epoch, epoch)
         seed, after = BatchNumber(self.next_batch), LandedPositions(Positions({FOLDER: self.position}), IDS)
         path = self.generation.path(str(self.checkpoint))
         before = view.landed.positions
-        publish(self.ledger, STREAM, Publication(epoch, self.epoch, path, seed, before, after, "rebuilt"))
+        publish(self.ledger, STREAM, Publication(epoch, self.epoch, path, seed, before, after, "rebuilt", QUERY))
         self.store.create(f"{self.generation.folder}/metadata", render_metadata(f"query-{epoch}"))
-        self.permit: Permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+        self.permit: Permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")[0]
         lists = FileLists(self.store, "source")
         ready = Ready(timedelta(0), latest_first=False, delete=True)
         self.planner = FolderPlanner(LocalFolder(str(self.incoming)), lists, FileLimit(FILES_EACH, 1 << 30), ready)

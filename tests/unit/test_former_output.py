@@ -70,16 +70,6 @@ def test_a_stream_that_has_taken_the_folder_does_not_look_again_at_what_it_has_a
     take_place(store_of(folder), TENANT)
 
 
-def test_the_marker_of_a_stream_with_an_empty_folder_is_that_of_earlier_releases() -> None:
-    assert json.loads(replace(TENANT, former_batch=None).to_bytes()) == {
-        "stream": "shop/orders",
-        "ledger": "ledger-1",
-        "format": "Parquet",
-        "partition_by": ["day"],
-        "manifest": "SparkMetadata",
-    }
-
-
 def entry(folder: Path, name: str, content: bytes) -> None:
     (folder / "_spark_metadata" / name).write_bytes(content)
 

@@ -35,7 +35,7 @@ def test_an_error_of_a_driver_has_its_name_in_the_last_message_and_in_the_status
     assert (words.ending, words.case) == (Ending.REFUSED, "FilesGone")
     assert parse_last_message(words.render()) == words
     assert told_by(halted(driver=driver(words.case))) == "FilesGone"
-    assert told_by(halted(driver=driver(None))) == "Refused", "a driver of an earlier release names none"
+    assert told_by(halted(driver=driver(None))) == "Refused", "its last message names none"
 
 
 def test_an_error_that_came_back_through_spark_has_its_name_too() -> None:

@@ -184,9 +184,9 @@ def test_a_persons_answer_ends_the_doubt_and_the_marker_is_one_again(point: str,
     with pytest.raises(LoadsInDoubt):
         world.next_driver()
     epoch = Epoch(world.permit.epoch + 1)
-    raise_epoch(world.ledger, new_stream(world.ledger), epoch)
+    raise_epoch(world.ledger, new_stream(world.ledger), epoch, "ticket")
     record_answers(world.ledger, STREAM, epoch, FIRST, dict.fromkeys(world.decided_labels(), answer))
-    world.permit = claim_epoch(world.ledger, STREAM, epoch, "claim")[0]
+    world.permit = claim_epoch(world.ledger, STREAM, epoch, "claim", "ticket")[0]
     world.finish()
     landed_in_the_end(world)
     assert bool(world.read_again) is (answer is Answer.ABORTED)

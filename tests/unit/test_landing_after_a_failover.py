@@ -12,7 +12,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.reconcile.ledger_checks import ledger_contradiction
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, land_partition
 from exactlyonce_spark.planned import LandingRefused, PlannedBatch, PositionsDiffer, Written
-from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, new_stream, started
 from tests.simulation.database import MemoryDatabase, MemoryLedger
 
 FIRST = PlannedBatch(BatchNumber(1), Ranges({P0: OffsetRange(0, 5), P1: OffsetRange(0, 3)}), IDS)
@@ -78,14 +78,14 @@ def test_a_generation_is_not_published_over_a_taken_batch_whose_loss_a_failover_
     permit = started(ledger)
     begin_batch(ledger, permit, FIRST)
     land_batch(ledger, permit, FIRST, lambda _: Written(None), status=BatchStatus.TAKEN)
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
     surviving = database.tables.copy()
     taken = surviving.rows[("batch", STREAM, FIRST.number)]
     record_lost(ledger, STREAM, Epoch(2), taken, "brokers")
     database.restore(surviving)
     standing = LandedPositions(FIRST.ranges.ends, IDS)
     rebuilt = Publication(
-        Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(2), FIRST.ranges.ends, standing, "rebuilt"
+        Epoch(2), 2, "/c/generation-000002-a2", BatchNumber(2), FIRST.ranges.ends, standing, "rebuilt", QUERY
     )
     with pytest.raises(PositionsMoved, match="holds batch 1 as taken"):
         publish(ledger, STREAM, rebuilt)

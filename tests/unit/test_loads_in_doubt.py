@@ -78,10 +78,10 @@ def test_a_label_that_names_another_transaction_by_now_leaves_a_doubt(passed: Wa
 def claimed_with(world: World, answers: Mapping[str, Answer], batch: BatchNumber = FIRST) -> None:
     """The next driver has claimed; before, the answers were recorded, twice, as after a crash in between."""
     epoch = Epoch(world.permit.epoch + 1)
-    raise_epoch(world.ledger, new_stream(world.ledger), epoch)
+    raise_epoch(world.ledger, new_stream(world.ledger), epoch, "ticket")
     for _ in range(2):
         record_answers(world.ledger, STREAM, epoch, batch, answers)
-    world.permit = claim_epoch(world.ledger, STREAM, epoch, f"claim-{epoch}")[0]
+    world.permit = claim_epoch(world.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")[0]
 
 
 @pytest.mark.parametrize("dies_at", [None, "finish.written-again", "finish.recorded"])

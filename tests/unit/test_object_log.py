@@ -78,7 +78,7 @@ def test_a_dispensable_record_is_left_out_and_its_fence_is_not(store: MemoryObje
         fence(transaction, permit, Lock.SHARE)
         transaction.write_batch(STREAM, batch_row(1, BatchStatus.IN_PROGRESS))
     assert store.objects == before
-    raise_epoch(ledger_on(store), new_stream(ledger), Epoch(2))
+    raise_epoch(ledger_on(store), new_stream(ledger), Epoch(2), "ticket")
     with pytest.raises(Fenced), ledger.transaction(dispensable=True) as transaction:
         fence(transaction, permit, Lock.SHARE)
 
@@ -103,7 +103,8 @@ def test_a_landing_that_loses_to_a_raise_runs_its_rules_again_and_is_fenced(stor
     driver, operator = ledger_on(store), ledger_on(store)
     permit = started(driver)
     store.hooks.step = once(
-        lambda label: label.startswith("create"), lambda: raise_epoch(operator, new_stream(operator), Epoch(2))
+        lambda label: label.startswith("create"),
+        lambda: raise_epoch(operator, new_stream(operator), Epoch(2), "ticket"),
     )
     with pytest.raises(Fenced):
         land(driver, permit, 1)
@@ -114,7 +115,7 @@ def test_a_raise_that_loses_to_a_landing_is_run_again_over_what_has_landed(store
     driver, operator = ledger_on(store), ledger_on(store)
     permit = started(driver)
     store.hooks.step = before_create(lambda: land(driver, permit, 1))
-    raised = raise_epoch(operator, new_stream(operator), Epoch(2))
+    raised = raise_epoch(operator, new_stream(operator), Epoch(2), "ticket")
     assert raised.before is not None
     assert raised.before.landed_batch == 1
     assert visible(operator) == records(1)
@@ -133,7 +134,7 @@ def test_whoever_loses_every_race_is_told_so_in_the_end(store: MemoryObjects) ->
 
     store.hooks.step = always_first
     with pytest.raises(LostRace):
-        raise_epoch(operator, new_stream(operator), Epoch(2))
+        raise_epoch(operator, new_stream(operator), Epoch(2), "ticket")
 
 
 def test_a_stream_is_forgotten_by_its_owner_alone_and_others_of_the_log_stay(store: MemoryObjects) -> None:
@@ -222,8 +223,8 @@ class Unanswering(LocalLogStore):
 def test_who_acts_for_an_older_epoch_is_refused_after_losing_a_race_too(store: MemoryObjects) -> None:
     ours, theirs = ledger_on(store), ledger_on(store)
     permit = started(ours)
-    store.hooks.step = before_create(lambda: raise_epoch(theirs, new_stream(theirs), Epoch(9)))
+    store.hooks.step = before_create(lambda: raise_epoch(theirs, new_stream(theirs), Epoch(9), "ticket"))
     with pytest.raises(EpochOvertaken):
-        raise_epoch(ours, new_stream(ours), Epoch(5))
+        raise_epoch(ours, new_stream(ours), Epoch(5), "ticket")
     with pytest.raises((Fenced, LandingRefused)):
         land(ours, permit, 1)

@@ -68,14 +68,6 @@ def test_an_object_whose_content_was_changed_is_known_by_its_checksum(store: Mem
         ledger_on(store).view(STREAM)
 
 
-def test_a_log_of_a_newer_format_is_left_alone(store: MemoryObjects) -> None:
-    store.objects["ledger/log.json"] = (
-        b'{"checksum":"b9dc7ff6a9d3ac0a18bfd7c35ed9d9e2cd1c6fbdbf4b5b4b1f1b4b4e7f3ba8b7","content":{}}'
-    )
-    with pytest.raises(LogDamaged):
-        ledger_on(store)
-
-
 def test_a_process_whose_log_was_removed_and_made_again_sees_the_new_one_alone(store: MemoryObjects) -> None:
     ledger = ledger_on(store)
     permit = started(ledger)

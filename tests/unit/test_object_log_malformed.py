@@ -19,9 +19,10 @@ from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.object_log.state import Table
+from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Lock
-from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, QueryMark, Ticket
+from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, QueryMark
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
 from exactlyonce.positions.selection import Selection
@@ -58,7 +59,6 @@ def log_with_every_row(every: int) -> MemoryObjects:
         assert row is not None
         transaction.update_stream(replace(row, writer=Epoch(1), checkpoint_path="/c", stateful=True))
         transaction.write_query(STREAM, QueryMark(Selection(origins=frozenset(["orders"])), "hash", "limit", 5))
-        transaction.write_ticket(STREAM, Ticket(Epoch(1), "secret"))
         load = Committable("label", "71", 5, Ranges({P0: OffsetRange(0, 2)}))
         decided = DecidedBatch(BatchNumber(2), (load,), {"orders": "id-1"}, {P0: Fingerprint(1, "digest", 1, 1)})
         transaction.write_decided(STREAM, decided)
@@ -87,18 +87,6 @@ FAILURE = FailureRow(
 )
 
 
-def test_a_failed_range_that_an_earlier_release_wrote_says_less_of_its_records() -> None:
-    store = log_with_every_row(100)
-    path, content = content_of(store, ENTRIES[-1])
-    (told,) = [row for table, _, _, row in content["changes"] if table == Table.FAILURE]
-    for name in ("originId", "fingerprint", "life", "replay"):
-        del told[name]
-    write(store, path, content)
-    with ObjectLogLedger(ObjectLog(store, "ledger")).transaction() as transaction:
-        (found,) = transaction.read_failures(STREAM, FailureStatus.LOST)
-    assert found == replace(FAILURE, origin_id="", fingerprint=None, life="", replay="")
-
-
 def content_of(store: MemoryObjects, name: str) -> tuple[str, dict[str, Any]]:
     path = next(path for path in sorted(store.objects, reverse=True) if path.endswith(name))
     return path, json.loads(store.objects[path])["content"]
@@ -109,6 +97,19 @@ def write(store: MemoryObjects, path: str, content: object) -> None:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"))
     checksum = hashlib.sha256(text.encode()).hexdigest()
     store.objects[path] = f'{{"checksum":"{checksum}","content":{text}}}\n'.encode()
+
+
+@pytest.mark.parametrize("other", [0, 2])
+def test_a_log_of_another_format_is_refused_and_left_as_it_is(other: int) -> None:
+    store = log_with_every_row(100)
+    path, content = content_of(store, "log.json")
+    write(store, path, {**content, "format": other})
+    before = dict(store.objects)
+    with pytest.raises(
+        LedgerRefused, match=f"has the format {other}, and this release reads format 1; run the release"
+    ):
+        ObjectLogLedger(ObjectLog(store, "ledger")).view(STREAM)
+    assert store.objects == before
 
 
 def fields_of(content: object, path: Path = ()) -> Iterator[tuple[Path, Any]]:

@@ -86,7 +86,7 @@ def test_the_container_that_reconciles_in_the_drivers_pod_opens_the_same_log(
     local = {"spec.checkpoint": {"local": {"path": str(tmp_path / "checkpoint")}}}
     stream = parse_stream(document({**changes, **local}), "the test")
     monkeypatch.setenv(SECRETS_FOLDER, str(tmp_path))
-    brief = Brief.parse(Brief(stream, Owner("cluster-1", "uid-1"), None, NoPredecessor()).render())
+    brief = Brief.parse(Brief(stream, Owner("cluster-1", "uid-1"), None, NoPredecessor(), "ticket").render())
     assert stores_of(brief).ledger.view(STREAM) == ledger.view(STREAM)
 
 
@@ -140,11 +140,11 @@ def test_a_ledger_that_is_another_streams_is_refused_and_stays_as_it_was(tmp_pat
     with pytest.raises(
         LogOfAnother, match=f"The ledger at {tmp_path} is that of another stream, so shop/refunds cannot keep its own"
     ) as told:
-        raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1))
+        raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1), "ticket")
     assert content(tmp_path) == before
     assert STREAM not in str(told.value), "whose it is stays with those who may read the place"
     ledger.forget(STREAM, new_stream(ledger).owner)
-    raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1))
+    raise_epoch(other, replace(new_stream(other), stream_id="shop/refunds"), Epoch(1), "ticket")
 
 
 def test_a_location_that_cannot_be_written_is_told_in_one_sentence(tmp_path: Path) -> None:

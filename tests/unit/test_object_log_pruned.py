@@ -65,7 +65,7 @@ def test_a_process_that_slept_while_its_names_were_pruned_writes_into_a_gap_that
     land(sleeper, permit, 1)
 
     def days_pass() -> None:
-        raise_epoch(others, new_stream(others), Epoch(2))
+        raise_epoch(others, new_stream(others), Epoch(2), "ticket")
         for number in range(1, 31):
             with others.transaction() as transaction:
                 transaction.write_batch(STREAM, batch_row(100 + number))

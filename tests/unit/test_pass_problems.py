@@ -129,7 +129,7 @@ def test_a_pass_that_was_overtaken_in_the_ledger_starts_over_with_a_newer_attemp
     def overtake() -> None:
         machine.statuses.meanwhile = lambda: None
         new = NewStream(STREAM, "t", ME, machine.database.identity)
-        raise_epoch(machine.ledger, new, Epoch(9))
+        raise_epoch(machine.ledger, new, Epoch(9), "ticket")
 
     machine.statuses.meanwhile = overtake
     assert machine.run_pass() == Waiting(

@@ -14,7 +14,7 @@ from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
 from tests.unit.passes import FIRST, ME, STREAM, Drivers, started
 
-WRITER = StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), writer=Epoch(3))
+WRITER = StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), "ticket", writer=Epoch(3))
 KNOWS_PROOF = DriverStatus(attempt=3, ended="Died", proof="its container has terminated")
 
 
@@ -22,7 +22,12 @@ KNOWS_PROOF = DriverStatus(attempt=3, ended="Died", proof="its container has ter
     ("row", "state", "driver", "predecessor"),
     [
         (None, NeverStarted(), None, NoPredecessor()),
-        (StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4)), NeverStarted(), None, NoPredecessor()),
+        (
+            StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), "ticket"),
+            NeverStarted(),
+            None,
+            NoPredecessor(),
+        ),
         (WRITER, Ended("it was reaped", None, ""), None, ProvenDead("it was reaped")),
         (WRITER, NeverStarted(), KNOWS_PROOF, ProvenDead("its container has terminated")),
         (WRITER, NeverStarted(), None, MayLive("nothing proves that the driver of attempt 3 ended")),

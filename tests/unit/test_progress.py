@@ -187,7 +187,7 @@ def test_a_probe_that_fails_for_some_minutes_makes_no_driver_hang() -> None:
 
 
 def test_a_driver_that_has_never_been_ready_is_not_judged() -> None:
-    """Its image may lack what the probe runs, or be of a release that shows no progress."""
+    """Its image may lack what the probe runs."""
     assert looked_at(pod("False", STARTED_AT - timedelta(seconds=3)), LATER).hangs is None
 
 

@@ -91,28 +91,3 @@ def test_a_row_that_names_no_topic_is_of_the_one_that_the_ledger_knew_and_lost_w
 
 def test_a_row_that_names_its_topic_is_not_of_the_one_that_the_ledger_knew_last() -> None:
     assert again([HELD], at(20, "id-1"), {"orders": "id-2"}) == ()
-
-
-@pytest.mark.parametrize("start", [5, 10])
-def test_a_stale_row_that_a_later_batch_holds_from_its_start_is_superseded_wherever_the_stream_is_set(
-    start: int,
-) -> None:
-    later = replace(HELD, batch=BatchNumber(9), from_offset=start, until_offset=12)
-    stale = replace(HELD, origin_id="")
-    assert again([stale, later], at(500)) == (replace(stale, status=FailureStatus.SUPERSEDED),)
-
-
-def test_of_a_stale_row_the_part_before_what_a_later_batch_holds_stays_in_quarantine() -> None:
-    later = replace(HELD, batch=BatchNumber(9), from_offset=13, until_offset=15)
-    stale = replace(HELD, origin_id="")
-    assert again([stale, later], at(500)) == (
-        replace(stale, until_offset=13, fingerprint=None),
-        replace(stale, from_offset=13, status=FailureStatus.SUPERSEDED),
-    )
-
-
-@pytest.mark.parametrize(
-    "other", [replace(HELD, batch=BatchNumber(9), from_offset=20, until_offset=30), replace(HELD, partition=P1)]
-)
-def test_rows_that_hold_no_record_in_common_leave_each_other_alone(other: FailureRow) -> None:
-    assert again([HELD, other], at(500)) == ()

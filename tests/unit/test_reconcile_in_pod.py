@@ -184,7 +184,7 @@ def test_what_only_a_person_can_mend_halts_the_stream_with_the_pods_sentence() -
 def test_a_pod_that_was_overtaken_changes_nothing_and_the_next_attempt_is_made_at_once() -> None:
     machine = in_pods(ended())
     machine.run_pass()
-    raise_epoch(machine.ledger, NewStream(STREAM, "t", ME, machine.database.identity), Epoch(9))
+    raise_epoch(machine.ledger, NewStream(STREAM, "t", ME, machine.database.identity), Epoch(9), "ticket")
     files, rows = dict(machine.store.files), dict(machine.database.tables.rows)
     word = run_init_container(machine, SECOND)
     assert word.outcome is Outcome.OVERTAKEN
@@ -237,7 +237,7 @@ def test_a_pod_that_is_overtaken_between_its_look_and_its_act_publishes_nothing(
     resolved = machine.topic.start
 
     def overtaken(*given: object) -> object:
-        raise_epoch(machine.ledger, NewStream(STREAM, "t", ME, machine.database.identity), Epoch(9))
+        raise_epoch(machine.ledger, NewStream(STREAM, "t", ME, machine.database.identity), Epoch(9), "ticket")
         return resolved(*given)  # type: ignore[arg-type]
 
     machine.topic.start = overtaken  # type: ignore[method-assign,assignment]

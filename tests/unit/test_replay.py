@@ -124,8 +124,8 @@ def test_a_replay_for_the_sink_that_a_stream_has_left_writes_nothing_there(world
     ledger = MemoryLedger(world.database)
     claim = replace(CLAIM, sink="table orders")
     piece = Piece(claim_ranges(ledger, claim, KEYS).rows[0], 20)
-    raise_epoch(ledger, new_stream(ledger), Epoch(2))
-    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", sink="table orders_new")
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
+    claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket", sink="table orders_new")
     with pytest.raises(SinkChanged, match="lands into table orders_new"):
         land_pieces(ledger, claim, [piece], lambda _: pytest.fail("it was written"))
 

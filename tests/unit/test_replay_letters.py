@@ -20,7 +20,7 @@ from exactlyonce_spark.replay import MOST_FAILURES
 from exactlyonce_spark.replay_letters import LetterReplay, LettersRead
 from exactlyonce_spark.replay_outcome import ReplayOutcome, ReplayPace
 from exactlyonce_spark.target import DeadLetter
-from tests.ledgers import IDS, P0, P1, STREAM, new_stream, started
+from tests.ledgers import IDS, P0, P1, QUERY, STREAM, new_stream, started
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
 from tests.simulation.letters import letters_in
 from tests.simulation.target import MemoryTarget
@@ -77,14 +77,14 @@ class World:
 
     def set_back(self, position: int) -> None:
         """A new generation from which both partitions are read again."""
-        raise_epoch(self.ledger, new_stream(self.ledger), Epoch(2))
+        raise_epoch(self.ledger, new_stream(self.ledger), Epoch(2), "ticket")
         before = self.ledger.view(STREAM)
         assert before is not None
         after = LandedPositions(Positions({P0: position, P1: position}), IDS)
         publish(
             self.ledger,
             STREAM,
-            Publication(Epoch(2), 2, "/c/2", BatchNumber(9), before.landed.positions, after, "set back"),
+            Publication(Epoch(2), 2, "/c/2", BatchNumber(9), before.landed.positions, after, "set back", QUERY),
         )
 
 

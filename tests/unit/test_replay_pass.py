@@ -276,7 +276,9 @@ def test_what_cannot_be_replayed_is_refused_with_one_sentence(
 
 def test_ledger_rows_of_another_resource_are_not_replayed_into() -> None:
     made = world()
-    made.row = type(ROW)(ROW.stream_id, ROW.token, Owner("cluster-2", "shop/orders/u-9"), ROW.database, Epoch(1))
+    made.row = type(ROW)(
+        ROW.stream_id, ROW.token, Owner("cluster-2", "shop/orders/u-9"), ROW.database, Epoch(1), "ticket"
+    )
     made.run_pass()
     assert made.status().phase is ReplayPhase.REFUSED
     assert "as the stream of shop/orders/u-9 in cluster-2, and not of this resource" in made.status().message

@@ -66,8 +66,7 @@ def test_what_is_not_in_quarantine_is_refused_with_its_id_and_status(status: Fai
     assert f"range 7/orders-0/10 is {status}" in (why_not(replace(row_of(), status=status), LIFE) or "")
 
 
-def test_a_range_of_an_earlier_release_or_of_another_life_of_the_stream_is_refused() -> None:
-    assert "earlier release" in (why_not(replace(row_of(), life=""), LIFE) or "")
+def test_a_range_of_another_life_of_the_stream_is_refused() -> None:
     assert "before the stream started over" in (why_not(row_of(), "life-2") or "")
 
 

@@ -116,7 +116,6 @@ def test_driver_and_executors_mount_the_secret_and_nothing_else_holds_it() -> No
     executor = yaml.safe_load(config_map["data"]["executor.yaml"])
     place = DriverDocument.parse(config_map["data"]["driver.json"]).kubernetes
     assert place is not None
-    assert place.network_secret_file is not None
     for of, container in ((pod, "driver"), (executor, "executor")):
         (volume,) = [
             volume
@@ -233,14 +232,6 @@ def test_a_driver_on_this_machine_is_one_process_and_has_no_network_of_its_own(t
     settings = session_settings(here(tmp_path), JARS, {})
     assert settings["spark.master"].startswith("local")
     assert not any(key.startswith(("spark.authenticate", "spark.network")) for key in settings)
-
-
-def test_a_document_of_an_earlier_operator_which_made_no_secret_is_still_understood(tmp_path: Path) -> None:
-    text = json.loads(made().config_map["data"]["driver.json"])
-    del text["kubernetes"]["networkSecretFile"]
-    file = tmp_path / "driver.json"
-    file.write_text(json.dumps(text))
-    assert "spark.authenticate" not in session_settings(DriverSpec.read(file), JARS, POD)
 
 
 def test_an_executor_is_told_that_it_is_on_kubernetes_without_which_it_does_not_read_its_secret() -> None:

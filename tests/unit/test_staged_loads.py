@@ -333,19 +333,29 @@ def test_a_record_that_is_decided_can_be_read_once_its_loads_are_submitted_and_a
     assert values_in(replace(world.decided(), committables=loads).to_json(), 1_000) == most
 
 
-def test_what_is_recorded_of_a_file_is_read_as_it_was_written_and_records_without_files_are_as_before() -> None:
+def test_what_is_recorded_of_a_file_is_read_as_it_was_written() -> None:
     prepared = Committable("label-a", "71", 5, Ranges({P0: OffsetRange(0, 5)}))
-    staged = replace(prepared, transaction_id="", staged=StagedFile("s3://bucket/staging/label-a/0.parquet"))
-    submitted = replace(staged, staged=StagedFile("s3://bucket/staging/label-a/0.parquet", 1_790_000_000_000))
+    staged = replace(prepared, transaction_id="", staged=StagedFile("s3://bucket/staging/label-a/0.parquet", "s3"))
+    submitted = replace(staged, staged=StagedFile("s3://bucket/staging/label-a/0.parquet", "s3", 1_790_000_000_000))
     for committable in (prepared, staged, submitted):
         decided = DecidedBatch(FIRST, (committable,))
         assert DecidedBatch.from_json(decided.to_json()) == decided
     assert set(prepared.to_document()) == {"label", "transaction", "rows", "ranges"}
 
 
-@pytest.mark.parametrize("document", [{}, {"file": 3}, {"file": "a", "submittedAtMilliseconds": "now"}, "a", ["a"]])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        {"file": 3, "service": "s3"},
+        {"file": "a"},
+        {"file": "a", "service": "s3", "submittedAtMilliseconds": "now"},
+        "a",
+        ["a"],
+    ],
+)
 def test_a_record_of_a_file_that_cannot_be_read_is_refused(document: object) -> None:
-    staged = Committable("label-a", "", 5, Ranges({P0: OffsetRange(0, 5)}), staged=StagedFile("a"))
+    staged = Committable("label-a", "", 5, Ranges({P0: OffsetRange(0, 5)}), staged=StagedFile("a", "s3"))
     broken = json.loads(DecidedBatch(FIRST, (staged,)).to_json())
     broken["committables"][0]["staged"] = document
     with pytest.raises(ValueError, match="no decided batch"):

@@ -345,9 +345,9 @@ def test_what_was_replayed_in_a_former_life_is_committed_once_by_a_driver_of_the
         with pytest.raises(Killed):
             stream.land(stream.next_driver(), 3, 3)
     row, epoch = new_stream(stream.ledger), Epoch(stream.permit.epoch + 1)
-    raise_epoch(stream.ledger, row, epoch)
+    raise_epoch(stream.ledger, row, epoch, "ticket")
     adopt(stream.ledger, STREAM, epoch, Adoption(row.owner, stream.ledger.database_identity(), "token-2"))
-    stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}")
+    stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")
     first = 3 if point is None else 4
     stream.land(stream.driver(), first, first)
     assert stream.seen() == own(first) + ONCE

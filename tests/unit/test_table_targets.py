@@ -178,9 +178,9 @@ def test_a_stream_whose_token_is_replaced_continues_with_what_it_has_landed(
     for number, token in enumerate(("token-2", "token-3")):
         epoch = Epoch(stream.permit.epoch + 1)
         row = new_stream(stream.ledger)
-        raise_epoch(stream.ledger, row, epoch)
+        raise_epoch(stream.ledger, row, epoch, "ticket")
         adopt(stream.ledger, STREAM, epoch, Adoption(row.owner, stream.ledger.database_identity(), token))
-        stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}")
+        stream.permit, _ = claim_epoch(stream.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")
         driver = stream.driver()
         stream.require(landed + number)
         stream.land(driver, landed + number + 1, landed + number + 1)

@@ -6,9 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from exactlyonce.connectors.kafka.spec import KafkaSource
-from exactlyonce.positions.ranges import Partition
-from exactlyonce.positions.selection import Selection
-from exactlyonce.schema.name_pattern import READ_ALIKE, NamePattern, PatternUnreadable, for_java, selects
+from exactlyonce.schema.name_pattern import READ_ALIKE, NamePattern, for_java, selects
 
 READ_DIFFERENTLY = {
     "a backreference": r"(a)\1",
@@ -117,12 +115,3 @@ def test_a_pattern_that_would_backtrack_for_ever_is_matched_all_the_same(pattern
 
 def test_java_is_given_a_pattern_that_is_anchored_with_all_of_its_alternatives() -> None:
     assert for_java("orders|returns") == "^(?:orders|returns)$"
-
-
-def test_a_pattern_that_an_earlier_release_recorded_is_known_to_be_unreadable_and_raises_nothing_else() -> None:
-    recorded = Selection.from_json('{"topicPattern": "(?i)orders"}')
-    assert not recorded.is_known
-    assert Selection.from_json('{"topicPattern": "orders"}').is_known
-    assert Selection.from_json('{"topics": ["(?i)orders"]}').is_known
-    with pytest.raises(PatternUnreadable, match=r"^'\(\?i\)orders' cannot be used from "):
-        recorded.reads(Partition("orders", 0))

@@ -152,8 +152,8 @@ def test_rows_are_not_made_of_other_records_that_stand_where_the_decided_ones_di
 def test_a_driver_that_was_forgotten_leaves_the_loads_of_its_successor_alone(passed: Watch) -> None:
     world = World()
     forgotten = world.permit
-    raise_epoch(world.ledger, new_stream(world.ledger), Epoch(2))
-    world.permit = claim_epoch(world.ledger, STREAM, Epoch(2), "claim-2")[0]
+    raise_epoch(world.ledger, new_stream(world.ledger), Epoch(2), "ticket")
+    world.permit = claim_epoch(world.ledger, STREAM, Epoch(2), "claim-2", "ticket")[0]
     killed_at("batch.decided", passed)
     with pytest.raises(Killed):
         world.land()

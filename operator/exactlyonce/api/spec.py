@@ -201,7 +201,7 @@ class StreamSpec(Model):
     def differences(self, *without: str) -> dict[str, Any]:
         """Return what differs from the defaults, as a document, but for the fields at the paths `without`.
 
-        Read again it is the same spec, also by a release that does not know the fields that were left at their defaults.
+        Read again it is the same spec.
         """
         document: dict[str, Any] = self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
         for path in without:

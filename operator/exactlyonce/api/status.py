@@ -28,7 +28,7 @@ class Phase(StrEnum):
 
 
 class StatusModel(Model):
-    """A part of the status. What another release wrote into it and this one does not know is passed over."""
+    """A part of the status; a field that it does not know is passed over."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 

@@ -151,7 +151,7 @@ def take_back(
     view = asked.ledger.view(asked.stream.stream_id)
     life = "" if view is None else view.stream.life
     # From where the stream was set back is compared under its lock, with --yes.
-    reasons = [(kept, why_not_taken_back(kept.row, life, ())) for kept in found]
+    reasons = [(kept, why_not_taken_back(kept.row, life)) for kept in found]
 
     def change(rows: Sequence[FailureRow]) -> Changed:
         return take_back_ranges(asked.ledger, asked.stream.stream_id, rows)

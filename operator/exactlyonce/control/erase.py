@@ -83,7 +83,7 @@ def _not_taken_over(ledger: OpenLedger, view: LedgerView, spec: StreamSpec) -> s
     """Return a sentence for what replays have landed in files and no batch has taken over: none follows that would show it.
 
     The ledger's entries tell whether there is any, and which files: those of a replay that died have such names as well. How
-    many records it is follows from the moments of landings: a batch of an earlier release took nothing over.
+    many records it is follows from the moments of landings, and is not told where a clock was ahead.
     """
     sink = spec.sink.spec
     if sink.holds_ledger or sink.two_phases or not isinstance(sink, TakesReplays):

@@ -25,7 +25,7 @@ def driver_plan(spec: StreamSpec) -> str:
 
 
 def what_a_person_asks(stream: Stream) -> str:
-    """Return a hash of what a person wrote; a default that a new release's definition fills in is not part of it."""
+    """Return a hash of what a person wrote; a default that the definition fills in is not part of it."""
     annotations = stream.metadata.annotations
     asked = {key: annotations[key] for key in ASKED_OF_A_PASS if key in annotations}
     return _hash_of(stream.spec.differences(), asked)

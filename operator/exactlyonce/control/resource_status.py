@@ -67,7 +67,7 @@ class ResourceStatus:
 
 
 def status_of(document: Mapping[str, Any]) -> StreamStatus:
-    """Return the status of a resource; one that another release wrote and this one cannot read counts as lost.
+    """Return the status of a resource; one that cannot be read counts as lost.
 
     A lost status changes nothing: attempts continue from the ledger's epoch.
     """

@@ -16,11 +16,10 @@ POD_IP = "EXACTLYONCE_POD_IP"
 """The environment variable that tells a driver pod its own address."""
 
 CHECKPOINT_VARIABLE = "EXACTLYONCE_CHECKPOINT_SECRET"
-"""The environment variable that names the secret with the login to S3 to an executor pod; earlier releases gave it its name."""
+"""The environment variable that names the secret with the login to S3 to an executor pod."""
 
 PROGRESS_VARIABLE = "EXACTLYONCE_PROGRESS"
-"""The environment variable that names the file which a driver touches when it makes progress; a driver of an earlier
-release does not know it, and is not judged by it."""
+"""The environment variable that names the file which a driver touches when it makes progress."""
 
 SCRATCH = "/var/spark"
 """Spark's local folder in a pod, and the working folder: the root file system is read-only."""
@@ -60,7 +59,7 @@ class Image:
 class KubernetesPlace:
     """Where a driver pod runs and what its executors are made of; `executor_template` is a file in the driver's pod.
 
-    `network_secret_file` is a file of driver and executors; an operator of an earlier release gives none.
+    `network_secret_file` is a file of driver and executors.
     """
 
     namespace: str
@@ -72,7 +71,7 @@ class KubernetesPlace:
     executors: int
     most_executors: int | None
     ui: bool
-    network_secret_file: str | None = None
+    network_secret_file: str
 
     def document(self) -> dict[str, Any]:
         """Return the place as it stands in the document."""
@@ -115,21 +114,16 @@ class KubernetesPlace:
             executors=document["executors"]["instances"],
             most_executors=document["executors"]["maxInstances"],
             ui=document["sparkUi"],
-            network_secret_file=document.get("networkSecretFile"),
+            network_secret_file=document["networkSecretFile"],
         )
-
-
-def _without_defaults(order: Quarantine) -> dict[str, Any]:
-    """Return an order as a driver of an earlier release can read it, where that knows all that it says."""
-    return {name: value for name, value in asdict(order).items() if name != "bisect" or value}
 
 
 @dataclass(frozen=True)
 class DriverDocument:
     """What a driver is started with. `master` is Spark's, or `k8s` for the cluster that the driver's pod is in.
 
-    `ticket` is what the raise of the attempt's epoch drew, and `checkpoint_path` what its decision chose; an operator of an
-    earlier release writes neither, and one that leaves the decision to the pod no checkpoint.
+    `ticket` is what the raise of the attempt's epoch drew; it is empty until the document is `ordered`. `checkpoint_path` is
+    what the attempt's decision chose; None where that is left to the pod.
     `limit` is there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
     """
 
@@ -138,7 +132,7 @@ class DriverDocument:
     master: str
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     kubernetes: KubernetesPlace | None = None
-    ticket: str | None = None
+    ticket: str = ""
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
     checkpoint_path: str | None = None
@@ -160,13 +154,12 @@ class DriverDocument:
             "spec": self.spec,
             "master": self.master,
             "sparkConf": self.spark_conf,
+            "ticket": self.ticket,
         }
-        if self.ticket is not None:
-            document["ticket"] = self.ticket
         if self.limit is not None:
             document["batchLimit"] = {"records": self.limit.records, "until": self.limit.until}
         if self.quarantine is not None:
-            document["quarantine"] = _without_defaults(self.quarantine)
+            document["quarantine"] = asdict(self.quarantine)
         if self.checkpoint_path is not None:
             document["checkpointPath"] = self.checkpoint_path
         if self.kubernetes is not None:
@@ -190,7 +183,7 @@ class DriverDocument:
             document["master"],
             document["sparkConf"],
             None if place is None else KubernetesPlace.read(place),
-            document.get("ticket"),
+            document["ticket"],
             None if limit is None else ShrunkLimit(**limit),
             None if quarantine is None else Quarantine(**quarantine),
             document.get("checkpointPath"),

@@ -57,7 +57,7 @@ def hangs_from(pod: Manifest) -> datetime | None:
     """Return when a driver that shows no progress is given up; None where it shows some, or is not judged.
 
     Only a kubelet sets ContainersReady: the control plane, which stands in for the kubelet of a lost node, sets Ready alone. A
-    probe that has never succeeded proves nothing: an image of an earlier release does not write the file.
+    probe that has never succeeded proves nothing: the image may lack what it runs.
     """
     container = _named(DRIVER, "name", pod["spec"].get("containers", ()))
     status = _named(DRIVER, "name", pod["status"].get("containerStatuses", ()))

@@ -95,8 +95,6 @@ def parse_pod_verdict(text: str) -> PodVerdict | None:
     """
     try:
         fields = json.loads(text)
-        if "message" not in fields:  # an earlier release called the sentence reason, and the reason code
-            fields |= {"message": fields.get("reason", ""), "reason": fields.get("code")}
         return PodVerdict(
             Outcome(fields["outcome"]),
             str(fields["message"]),

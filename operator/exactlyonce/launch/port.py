@@ -112,14 +112,15 @@ class Orders:
     `quarantine` until a batch that failed too often was passed over.
     """
 
-    ticket: str | None = None
+    ticket: str
     brief: str | None = None
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
     checkpoint_path: str | None = None
 
 
-NO_ORDERS = Orders()
+NO_ORDERS = Orders(ticket="")
+"""With these no driver can claim its epoch: for what is made of an attempt and not started."""
 
 
 class Launcher(Protocol):

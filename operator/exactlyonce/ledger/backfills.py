@@ -101,7 +101,7 @@ def parts_from_json(text: str) -> tuple[FailureRow, ...]:
             it["address"],
             it["error"],
             origin_id=it["originId"],
-            fingerprint=Fingerprint.from_json(it["fingerprint"], it["until"]),
+            fingerprint=Fingerprint.from_json(it["fingerprint"]),
             replay=it["replay"],
         )
         for it in parse_json(text)
@@ -118,7 +118,7 @@ def _rendered(row: FailureRow) -> dict[str, object]:
         "address": row.address,
         "error": row.error,
         "originId": row.origin_id,
-        "fingerprint": None if row.fingerprint is None else row.fingerprint.to_json(row.until_offset),
+        "fingerprint": None if row.fingerprint is None else row.fingerprint.to_json(),
         "replay": row.replay,
     }
 

@@ -47,29 +47,27 @@ class StagedFile:
 
     `submitted_at_milliseconds` is recorded before the statement of the load may be sent: the time by the sink's own clock, in
     Unix milliseconds. Whoever finds it there does not send the statement, so that there is at most one for each label.
-    `service` is which service has the file, since another one may have a place of the same name: no secret in it; empty in a
-    record of an earlier release.
+    `service` is which service has the file, since another one may have a place of the same name: no secret in it.
     """
 
     name: str
+    service: str
     submitted_at_milliseconds: int | None = None
-    service: str = ""
 
     def to_document(self) -> dict[str, Any]:
         """Return it as JSON's objects."""
         submitted = self.submitted_at_milliseconds
         return {
             "file": self.name,
+            "service": self.service,
             **({} if submitted is None else {"submittedAtMilliseconds": submitted}),
-            **({"service": self.service} if self.service else {}),
         }
 
     @classmethod
     def from_document(cls, found: Mapping[str, Any]) -> StagedFile:
         """Return what `to_document` made."""
         submitted = found.get("submittedAtMilliseconds")
-        service = _text(found.get("service", ""))
-        return cls(_text(found["file"]), None if submitted is None else _count(submitted), service)
+        return cls(_text(found["file"]), _text(found["service"]), None if submitted is None else _count(submitted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +133,7 @@ class DecidedBatch:
 
     `origin_ids` are those of the origins as they were read, and `fingerprints` of the last record of each range, as far as they
     were read: rows that the sink has aborted are made again of the very same records. `sink` is where the loads are, as the
-    sink says it; empty in a record of an earlier release, and where a stream cannot change it.
+    sink says it; empty where a stream cannot change it.
     """
 
     batch: BatchNumber
@@ -154,7 +152,7 @@ class DecidedBatch:
                 [key.origin, key.key, kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
                 for key, kept in self.fingerprints.items()
             ],
-            **({"sink": self.sink} if self.sink else {}),
+            "sink": self.sink,
         }
         return json.dumps(document, sort_keys=True)
 
@@ -173,8 +171,9 @@ class DecidedBatch:
                 Partition(_text(origin), key): Fingerprint(_count(offset), _text(digest), timestamp, leader_epoch)
                 for origin, key, offset, digest, timestamp, leader_epoch in found["fingerprints"]
             }
-            sink = _text(found.get("sink", ""))
-            return cls(BatchNumber(_count(found["batch"])), committables, origin_ids, fingerprints, sink)
+            return cls(
+                BatchNumber(_count(found["batch"])), committables, origin_ids, fingerprints, _text(found["sink"])
+            )
         except (AttributeError, KeyError, TypeError) as problem:
             raise ValueError("JSON that is no decided batch") from problem
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
-from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow, Ticket
+from exactlyonce.ledger.rows import DatabaseIdentity, Owner, StreamRow
 from exactlyonce.positions.ranges import Epoch
 
 
@@ -52,7 +52,7 @@ class NewStream:
 
 
 @rerun_after_lost_race
-def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch, ticket: str | None = None) -> Raised:
+def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch, ticket: str) -> Raised:
     """Make `epoch` the stream's epoch, unclaimed. From here on nothing of an older epoch can land.
 
     `ticket` is a random text of this very raise: who claims the epoch has to have it.
@@ -64,22 +64,15 @@ def raise_epoch(ledger: Ledger, stream: NewStream, epoch: Epoch, ticket: str | N
     with ledger.transaction(evicting=True) as transaction:
         row = transaction.lock_stream(stream.stream_id, Lock.UPDATE)
         if row is None:
-            row = StreamRow(stream.stream_id, stream.token, stream.owner, stream.database, epoch)
+            row = StreamRow(stream.stream_id, stream.token, stream.owner, stream.database, epoch, ticket)
             if not transaction.insert_stream(row):
                 raise EpochOvertaken(f"Another pass made the ledger's row of {stream.stream_id} at this moment.")
-            _record_ticket(transaction, row, ticket)
             return Raised(row, None)
         if row.epoch >= epoch:
             raise EpochOvertaken(f"The ledger holds epoch {row.epoch} of {stream.stream_id}; {epoch} is not newer.")
-        raised = row.raised_to(epoch)
+        raised = row.raised_to(epoch, ticket)
         transaction.update_stream(raised)
-        _record_ticket(transaction, raised, ticket)
         return Raised(raised, row)
-
-
-def _record_ticket(transaction: LedgerTransaction, row: StreamRow, ticket: str | None) -> None:
-    if ticket is not None:
-        transaction.write_ticket(row.stream_id, Ticket(row.epoch, ticket))
 
 
 @rerun_while_unknown
@@ -88,7 +81,7 @@ def claim_epoch(
     stream_id: str,
     epoch: Epoch,
     claim: str,
-    ticket: str | None = None,
+    ticket: str,
     checkpoint_path: str | None = None,
     sink: str | None = None,
 ) -> tuple[Permit, StreamRow]:
@@ -96,10 +89,10 @@ def claim_epoch(
 
     Safe to repeat with the same token.
 
-    `ticket` is the one of the raise that started the process. An operator of an earlier release draws none: then the row has
-    none of this epoch, and the process brings none. `checkpoint_path` is the checkpoint that was decided on: a failover
-    between the publication of a generation and the claim brings the former one back, which nobody has decided to continue.
-    `sink` is what the process lands into, where replays land into it, too: one of another sink lands nothing from here on.
+    `ticket` is the one of the raise that started the process. `checkpoint_path` is the checkpoint that was decided on: a
+    failover between the publication of a generation and the claim brings the former one back, which nobody has decided to
+    continue. `sink` is what the process lands into, where replays land into it, too: one of another sink lands nothing from
+    here on.
 
     Raises:
         Fenced: if the stream has no row, another epoch, ticket or claim, or not the checkpoint that was decided on.
@@ -114,7 +107,7 @@ def _claim_once(
     stream_id: str,
     epoch: Epoch,
     claim: str,
-    ticket: str | None,
+    ticket: str,
     decided: str | None,
     sink: str | None,
 ) -> tuple[Permit, StreamRow]:
@@ -124,7 +117,7 @@ def _claim_once(
             raise Fenced(f"The ledger has no row of {stream_id}, so epoch {epoch} cannot be claimed.")
         if row.epoch != epoch:
             raise Fenced(f"Epoch {epoch} of {stream_id} cannot be claimed: the ledger is at epoch {row.epoch}.")
-        _require_ticket(transaction.read_ticket(stream_id), stream_id, epoch, ticket)
+        _require_ticket(row, ticket)
         if row.claim not in (None, claim):
             raise Fenced(f"Epoch {epoch} of {stream_id} was claimed by another process.")
         if row.checkpoint_path is None:
@@ -141,19 +134,16 @@ def _claim_once(
         return Permit(stream_id, epoch, claim), claimed
 
 
-def holds_ticket(drawn: Ticket | None, epoch: Epoch, ticket: str | None) -> bool:
-    """Whether a process of `epoch` that brings `ticket` was started by the raise that the ledger knows of.
-
-    A ticket that was drawn for an earlier epoch says that the latest raise was an earlier release's, which draws none.
-    """
-    return ticket == (drawn.secret if drawn is not None and drawn.epoch == epoch else None)
+def holds_ticket(row: StreamRow, ticket: str) -> bool:
+    """Whether a process of the row's epoch that brings `ticket` was started by the raise that the ledger knows of."""
+    return ticket == row.ticket
 
 
-def _require_ticket(drawn: Ticket | None, stream_id: str, epoch: Epoch, ticket: str | None) -> None:
-    if not holds_ticket(drawn, epoch, ticket):
+def _require_ticket(row: StreamRow, ticket: str) -> None:
+    if not holds_ticket(row, ticket):
         raise Fenced(
-            f"Epoch {epoch} of {stream_id} cannot be claimed by this process: it was started by another raise, in a former "
-            "life of the stream."
+            f"Epoch {row.epoch} of {row.stream_id} cannot be claimed by this process: it was started by another raise, in a "
+            "former life of the stream."
         )
 
 

@@ -7,14 +7,12 @@ wants it after all takes it back into quarantine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.given_ranges import is_read_again
 from exactlyonce.ledger.held import HELD, held_failures
-from exactlyonce.ledger.letters import SetBack
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
 from exactlyonce.ledger.replay_decisions import why_decided
@@ -59,21 +57,16 @@ def why_not_given_up(row: FailureRow) -> str | None:
     return f"The range {RangeKey.of(row)} is {row.status}; only a range in quarantine can be given up."
 
 
-def why_not_taken_back(row: FailureRow, life: str, set_backs: Iterable[SetBack]) -> str | None:
+def why_not_taken_back(row: FailureRow, life: str) -> str | None:
     """Return why a range cannot return to quarantine, as a sentence; None where it can. Performs no I/O.
 
-    What the stream has read again since, or may have in another life, would land twice.
+    What the stream may have read in another life would land twice; what it has read again in this one is Superseded.
     """
     name = f"The range {RangeKey.of(row)}"
     if row.status is not FailureStatus.GIVEN_UP:
         return f"{name} is {row.status}; only a range that is GivenUp can be taken back."
-    if not row.life:
-        return (
-            f"{name} stays given up: an earlier release quarantined it and did not record which records it holds, so no replay "
-            "can land it."
-        )
-    if row.life != life or is_read_again(row, set_backs):
-        return f"{name} stays given up: the stream has since started over or been set back, so its records may have landed."
+    if row.life != life:
+        return f"{name} stays given up: the stream has since started over, so its records may have landed."
     return None
 
 
@@ -115,11 +108,8 @@ def take_back_ranges(ledger: Ledger, stream_id: str, shown: Sequence[FailureRow]
         LedgerRefused: if the stream has continued without the same records since, under another number.
     """
 
-    def changing(stream: StreamRow, transaction: LedgerTransaction) -> _Change:
-        # Compared for the sake of a release that leaves what was given up as it is when the stream reads it again. A log has
-        # none, and needs none: such a release cannot read a log with a row that is GivenUp.
-        set_backs = transaction.read_set_backs(stream_id)
-        return lambda found: why_not_taken_back(found, stream.life, set_backs) or taken_back(found)
+    def changing(stream: StreamRow, _transaction: LedgerTransaction) -> _Change:
+        return lambda found: why_not_taken_back(found, stream.life) or taken_back(found)
 
     return _changed(ledger, stream_id, shown, changing, lambda found: found.status in HELD)
 

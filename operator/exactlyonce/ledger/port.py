@@ -27,7 +27,6 @@ from exactlyonce.ledger.rows import (
     LedgerView,
     QueryMark,
     StreamRow,
-    Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges
@@ -97,14 +96,6 @@ class LedgerTransaction(Protocol):
 
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do; the caller holds the row with Lock.UPDATE."""
-        ...
-
-    def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn for the stream; the caller holds the row."""
-        ...
-
-    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
-        """Record the ticket of an epoch; the caller holds the row with Lock.UPDATE."""
         ...
 
     def write_sink(self, stream_id: str, epoch: Epoch, sink: str) -> None:

@@ -55,8 +55,8 @@ class Publication:
     before: Positions
     after: LandedPositions
     note: str
+    query: QueryMark
     given_up: tuple[FailureRow, ...] = ()
-    query: QueryMark | None = None
     goes_on: bool = False
     resets: bool = False
     most_quarantined: int | None = None
@@ -104,8 +104,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
             transaction.write_batch(stream_id, _seed_row(publication))
         transaction.write_failures(stream_id, publication.given_up)
         _require_room_in_quarantine(transaction, stream_id, publication.most_quarantined)
-        if publication.query is not None:
-            transaction.write_query(stream_id, publication.query)
+        transaction.write_query(stream_id, publication.query)
         transaction.update_stream(
             replace(
                 row,

@@ -21,11 +21,9 @@ def read_again(
     A range from which the stream continues reading is Superseded; of one that the position divides, only the part behind it. A
     range of an origin that has been replaced is Lost: nobody can read its records any more. All others stay as they are.
 
-    `known_ids` are the ids of the origins until now: a row that names none, as those of an earlier release, is of these. That
-    release released nothing either: where a later batch holds records of a row, the stream had continued reading from there at
-    the latest, so that it is Superseded from there as well. The ledger would refuse two rows that hold the same records.
+    `known_ids` are the ids of the origins until now: a row whose source had none is of these.
     """
-    return tuple(changed for row in held for changed in _changed(row, held, after, known_ids))
+    return tuple(changed for row in held for changed in _changed(row, after, known_ids))
 
 
 def decided_of(
@@ -35,19 +33,14 @@ def decided_of(
     return tuple(
         row
         for row in held
-        if row.is_decided and any(it.status is FailureStatus.SUPERSEDED for it in _changed(row, held, after, known_ids))
+        if row.is_decided and any(it.status is FailureStatus.SUPERSEDED for it in _changed(row, after, known_ids))
     )
 
 
-def _changed(
-    row: FailureRow, held: Sequence[FailureRow], after: LandedPositions, known_ids: Mapping[str, str]
-) -> Iterator[FailureRow]:
+def _changed(row: FailureRow, after: LandedPositions, known_ids: Mapping[str, str]) -> Iterator[FailureRow]:
     origin = row.partition.origin
     origin_id = row.origin_id if is_origin_id(row.origin_id) else known_ids.get(origin)
-    starts = [other.from_offset for other in held if other.batch > row.batch and other.overlaps(row)]
-    if row.partition in after.positions:
-        starts.append(after.positions[row.partition])
-    position = min(starts, default=None)
+    position = after.positions.get(row.partition)
     if is_other_origin(origin_id, after.origin_ids.get(origin)):
         error = f"{row.partition.origin} was replaced before these records were replayed. They had failed: {row.error}"
         yield replace(row, status=FailureStatus.LOST, error=error, origin_gone=True)

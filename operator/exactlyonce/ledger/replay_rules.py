@@ -61,11 +61,6 @@ def why_not(row: FailureRow, life: str) -> str | None:
     name = f"The range {RangeKey.of(row)}"
     if row.status not in HELD:
         return f"{name} is {row.status}: {_because(row.status)}."
-    if not row.life:
-        return (
-            f"{name} was quarantined by an earlier release, which did not record which records it holds, so a replay could "
-            "land others in their place; write its records to the table by hand."
-        )
     if row.life != life:
         return (
             f"{name} was quarantined before the stream started over, and a replay could land records that it has read since; "

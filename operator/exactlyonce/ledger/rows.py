@@ -43,10 +43,11 @@ class Owner:
 class StreamRow:
     """One stream's row: whose it is, who may land, and how far it has landed.
 
-    `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of the process that last
-    claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released` says that this
-    process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until the first
-    generation is published. `stateful` is True once a batch of a stateful query has landed.
+    `ticket` is a random text of the raise of this epoch, which only a driver that it started has: epochs start over where a
+    stream is forgotten and recreated. `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of
+    the process that last claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released`
+    says that this process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until
+    the first generation is published. `stateful` is True once a batch of a stateful query has landed.
     """
 
     stream_id: str
@@ -54,6 +55,7 @@ class StreamRow:
     owner: Owner
     database: DatabaseIdentity
     epoch: Epoch
+    ticket: str
     claim: str | None = None
     writer: Epoch | None = None
     writer_released: bool = False
@@ -67,9 +69,9 @@ class StreamRow:
         """What others may know of the token, which is a secret: a stream that starts over has another life."""
         return life_of(self.token)
 
-    def raised_to(self, epoch: Epoch) -> StreamRow:
+    def raised_to(self, epoch: Epoch, ticket: str) -> StreamRow:
         """Return the row after a raise: the new epoch, claimed by no one; who wrote the checkpoint stays known."""
-        return replace(self, epoch=epoch, claim=None)
+        return replace(self, epoch=epoch, ticket=ticket, claim=None)
 
 
 def life_of(token: str) -> str:
@@ -172,8 +174,8 @@ class FailureRow:
     `origin_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
 
     What is quarantined also says which records these were, so that a replay reads no other ones: the id of the origin, the
-    fingerprint of the last record, and the life of the stream (`StreamRow.life`). They are empty where an earlier release has
-    written the row, and the id or the fingerprint also where the source had none. `replay` is the replay that has claimed it;
+    fingerprint of the last record, and the life of the stream (`StreamRow.life`). The id or the fingerprint is missing where
+    the source had none, and all of them where the range never was in quarantine. `replay` is the replay that has claimed it;
     behind its token stands `DECIDED` where its rows are to be committed in a sink of two phases, and may be by now.
     """
 
@@ -237,40 +239,33 @@ class QueryMark:
 
     `limit` says how large the resource lets a batch be, `shrunk` is the smaller number of offsets that the loop let it have
     since a batch was too large, and `left_out` says where partitions stood when the latest generation left them out, of which
-    no batch's row tells. `limit` and `left_out` are None where an earlier release started the driver or made the generation.
+    no batch's row tells.
     """
 
     source: Selection
     query: str
-    limit: str | None = None
+    limit: str
     shrunk: int | None = None
-    left_out: Positions | None = None
+    left_out: Positions = field(default_factory=Positions)
 
     def to_json(self) -> str:
         """Render it; equal marks give equal texts."""
-        document = {"source": json.loads(self.source.to_json()), "query": self.query}
-        left_out = None if self.left_out is None else json.loads(self.left_out.to_json())
-        document |= {"limit": self.limit, "shrunk": self.shrunk, "leftOut": left_out}
-        return json.dumps({name: value for name, value in document.items() if value is not None}, sort_keys=True)
+        document = {
+            "source": json.loads(self.source.to_json()),
+            "query": self.query,
+            "limit": self.limit,
+            "shrunk": self.shrunk,
+            "leftOut": json.loads(self.left_out.to_json()),
+        }
+        return json.dumps(document, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> QueryMark:
         """Parse what `to_json` renders."""
         found = parse_json(text)
         source = Selection.from_json(json.dumps(found["source"]))
-        left_out = Positions.from_json(json.dumps(found["leftOut"])) if "leftOut" in found else None
-        return cls(source, str(found["query"]), found.get("limit"), found.get("shrunk"), left_out)
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """What the raise of an epoch drew: only a driver that was started by that very raise has its secret.
-
-    An epoch is a small number that a stream which was forgotten and recreated counts from the start; a ticket is not.
-    """
-
-    epoch: Epoch
-    secret: str
+        left_out = Positions.from_json(json.dumps(found["leftOut"]))
+        return cls(source, str(found["query"]), found["limit"], found["shrunk"], left_out)
 
 
 NO_POSITIONS = LandedPositions(Positions(), {})
@@ -281,9 +276,9 @@ class LedgerView:
     """What one look at the ledger shows of a stream.
 
     `batches` holds the rows that a decision may need: the landed batch and all later ones; `earlier` those before them, as far
-    as they were read for evidence. `retired` is where partitions stand that are not read any more. `query` is None before the
-    first driver, and where an earlier release started it. `ticket` is the latest that was drawn, maybe for an earlier epoch.
-    `decided` is the batch whose rows are yet to be committed in a sink of two phases; a seed may have followed it.
+    as they were read for evidence. `retired` is where partitions stand that are not read any more. `query` is None before a
+    generation is published. `decided` is the batch whose rows are yet to be committed in a sink of two phases; a seed may have
+    followed it.
     """
 
     stream: StreamRow
@@ -291,9 +286,14 @@ class LedgerView:
     batches: tuple[BatchRow, ...] = ()
     retired: LandedPositions = NO_POSITIONS
     query: QueryMark | None = None
-    ticket: Ticket | None = None
     decided: DecidedBatch | None = None
     earlier: tuple[BatchRow, ...] = ()
+
+    @property
+    def mark(self) -> QueryMark:
+        """What the latest driver was started to do, of a stream with a published generation that fits itself."""
+        assert self.query is not None, "ledger_contradiction has looked"
+        return self.query
 
     def batch(self, number: BatchNumber) -> BatchRow | None:
         """Return the row of one batch, if it was looked at."""

@@ -52,10 +52,9 @@ class Fingerprint:
             return f"it was written in leader epoch {found.leader_epoch} and was of leader epoch {self.leader_epoch}"
         return None
 
-    def to_json(self, position: int) -> str:
-        """Render it as the ledger keeps it beside `position`."""
+    def to_json(self) -> str:
+        """Render it as a ledger in tables keeps it."""
         values = {
-            "position": position,
             "offset": self.offset,
             "digest": self.digest,
             "timestamp": self.timestamp_milliseconds,
@@ -64,16 +63,11 @@ class Fingerprint:
         return json.dumps(values)
 
     @classmethod
-    def from_json(cls, text: str | None, position: int) -> Fingerprint | None:
-        """Parse what `to_json` renders; None unless it was kept for exactly this position.
-
-        A release that knows no fingerprints moves a position and leaves the text as it was: it no longer counts then.
-        """
+    def from_json(cls, text: str | None) -> Fingerprint | None:
+        """Parse what `to_json` renders; None where none is kept."""
         if text is None:
             return None
         found = json.loads(text)
-        if found["position"] != position:
-            return None
         return cls(found["offset"], found["digest"], found["timestamp"], found["leaderEpoch"])
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from exactlyonce.positions.ranges import Partition
-from exactlyonce.schema.name_pattern import is_readable, selects
+from exactlyonce.schema.name_pattern import selects
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,6 @@ class Selection:
     def by_partition(self) -> bool:
         """Whether single partitions are named, so that a new one of a topic is not read by itself."""
         return bool(self.partitions)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether it can be told what it reads: an earlier release took patterns that are refused now, and recorded them."""
-        return self.pattern is None or is_readable(self.pattern)
 
     def reads(self, partition: Partition) -> bool:
         """Whether the partition is named."""

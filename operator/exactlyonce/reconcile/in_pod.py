@@ -34,20 +34,19 @@ class Brief:
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
     of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which, `poison`
-    the batch that the driver quarantines, by its failing records alone where it `bisects`; an operator of an earlier release
-    writes none of them.
+    the batch that the driver quarantines, by its failing records alone where it `bisects`.
     """
 
     stream: Stream
     owner: Owner
     gone_owner: Owner | None
     predecessor: Predecessor
-    ticket: str | None = None
+    ticket: str
     known: Known | None = None
     shrunk: int | None = None
     too_large: int | None = None
     poison: int | None = None
-    bisects: bool | None = None
+    bisects: bool = False
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -69,7 +68,7 @@ class Brief:
             "shrunk": self.shrunk,
             "tooLarge": self.too_large,
             "poison": self.poison,
-            "bisects": None if self.poison is None else self.bisects,
+            "bisects": self.bisects,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -88,12 +87,12 @@ class Brief:
             Owner(**document["owner"]),
             None if gone is None else Owner(**gone),
             _predecessor(document["predecessor"]),
-            document.get("ticket"),
+            document["ticket"],
             None if known is None else _known(known),
             document.get("shrunk"),
             document.get("tooLarge"),
             document.get("poison"),
-            document.get("bisects"),
+            document["bisects"],
         )
 
 
@@ -106,7 +105,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
         request = request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison)
         seen = observe(
             stores,
-            request if brief.bisects is None else replace(request, bisects=brief.bisects),
+            replace(request, bisects=brief.bisects),
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,
@@ -125,7 +124,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     return _word(decision, seen, stores.checkpoints.location)
 
 
-def _require_epoch(seen: Observation, epoch: Epoch, ticket: str | None) -> None:
+def _require_epoch(seen: Observation, epoch: Epoch, ticket: str) -> None:
     """A pod whose attempt was overtaken says so before it decides; its epoch is checked under the lock in any case.
 
     One of a former life may have an epoch that the stream has reached again; then its ticket is another one.
@@ -134,8 +133,7 @@ def _require_epoch(seen: Observation, epoch: Epoch, ticket: str | None) -> None:
     if row is None or row.epoch != epoch or row.claim is not None:
         found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
         raise EpochOvertaken(f"The ledger of {seen.request.stream_id} {found}; this pod has epoch {epoch}.")
-    assert seen.ledger is not None, "it has a row"
-    if not holds_ticket(seen.ledger.ticket, epoch, ticket):
+    if not holds_ticket(row, ticket):
         raise EpochOvertaken(
             f"Another raise made epoch {epoch} of {seen.request.stream_id}: this pod belongs to a former life of the stream."
         )
@@ -173,7 +171,7 @@ def _known_document(known: Known) -> dict[str, Any]:
 def _known(document: Mapping[str, Any]) -> Known:
     at = document["at"]
     moment = None if at is None else datetime.fromisoformat(at)
-    return Known(BatchNumber(document["batch"]), moment, document.get("checkpointPath"))
+    return Known(BatchNumber(document["batch"]), moment, document["checkpointPath"])
 
 
 def _predecessor_document(predecessor: Predecessor) -> dict[str, str]:

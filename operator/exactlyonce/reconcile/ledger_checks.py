@@ -40,11 +40,13 @@ def ledger_contradiction(ledger: LedgerView) -> Contradiction | None:
 
 
 def _retired_contradiction(ledger: LedgerView) -> Contradiction | None:
-    """A partition that is no longer read must stand where it stood when the latest generation was made without it."""
-    left_out = None if ledger.query is None else ledger.query.left_out
-    if left_out is None:
-        return None
-    retired = ledger.retired.positions
+    """A partition that is no longer read must stand where it stood when the latest generation was made without it.
+
+    Both that and what the latest driver was started to do are in one record, which is written with the first generation.
+    """
+    if ledger.query is None:
+        return _contradiction("it does not say what its latest driver was started to do", {"query": None})
+    left_out, retired = ledger.query.left_out, ledger.retired.positions
     for key in sorted({*left_out, *retired}):
         stood, stands = left_out.get(key), retired.get(key)
         if stood != stands:

@@ -53,7 +53,7 @@ def seed_batch(seen: Observation) -> BatchNumber:
 def query_mark(seen: Observation) -> QueryMark:
     """Return what the next driver of this generation is started for, as the ledger keeps it."""
     request, before = seen.request, None if seen.ledger is None else seen.ledger.query
-    left_out = None if before is None else before.left_out
+    left_out = Positions() if before is None else before.left_out
     return QueryMark(request.source, request.query, request.limit, request.shrunk, left_out)
 
 

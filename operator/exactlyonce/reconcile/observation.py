@@ -68,7 +68,7 @@ class Request:
     positions_count_records: bool = True
     two_phases: bool = False
     former_batch: int | None = None
-    limit: str | None = None
+    limit: str = ""
     shrunk: int | None = None
     too_large: int | None = None
     poison: int | None = None

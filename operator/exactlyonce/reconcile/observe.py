@@ -200,17 +200,13 @@ def _stands(request: Request, ledger: LedgerView | None) -> dict[Partition, int]
 def _hash_of_query(spec: StreamSpec) -> str:
     """Return a hash of what turns records into rows, and of what else the state of a stateful query depends on."""
     transform = None if spec.transform is None else spec.transform.to_document()
-    # What was added later counts where it is not the default, so that a hash of an earlier release stays what it was. Skip does
-    # not count either: no state holds anything of a tombstone that failed its batch, so it is a way out for queries with state.
+    # Skip does not count: no state holds anything of a tombstone that failed its batch, so it is a way out where state is kept.
     given = spec.source.format.to_document()
     if spec.source.format.on_tombstone is not OnTombstone.DELETE:
         del given["onTombstone"]
-    hashed: list[object] = [given, transform]
     defaults = {"outputMode": OutputMode.APPEND, WATERMARK_POLICY: DEFAULT_WATERMARK_POLICY, STATE_STORE: ROCKSDB}
     asked = {**defaults, **spec.spark_conf, "outputMode": spec.output_mode}
-    changed = {key: asked[key] for key, default in defaults.items() if asked[key] != default}
-    hashed += [changed] if changed else []
-    text = json.dumps(hashed, sort_keys=True)
+    text = json.dumps([given, transform, {key: asked[key] for key in defaults}], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

@@ -40,15 +40,13 @@ def replanned(
 
 def _wanted(seen: Observation, ledger: LedgerView, verdict: ReplayBatch) -> Evidence | None:
     """Return what says that the batch is to be planned again; a kill or a crash alone does not."""
-    before, request = ledger.query, seen.request
-    if before is None:
-        return None
+    before, request = ledger.mark, seen.request
     # A driver whose limit had grown back plans beyond the one it was started with: then the batch itself tells.
     is_it = request.too_large == verdict.batch
     if request.shrunk is not None and (before.shrunk is None or request.shrunk < before.shrunk or is_it):
         words = f"it was too large, so a batch may have {request.shrunk} offsets for now"
         return Evidence(words, {"shrunkBefore": before.shrunk, "shrunk": request.shrunk})
-    if before.limit is not None and before.limit != request.limit:
+    if before.limit != request.limit:
         words = f"the limit of a batch was changed since the last driver was started: from {before.limit} to {request.limit}"
         return Evidence(words, {"limitBefore": before.limit, "limit": request.limit})
     row = ledger.batch(verdict.batch)

@@ -60,7 +60,7 @@ class SourceChange:
 
 
 def is_assigned_differently(request: Request, ledger: LedgerView) -> bool:
-    """Whether the resource names its source otherwise than it did for the latest driver, as far as that is known."""
+    """Whether the resource names its source otherwise than it did for the latest driver, if there was one."""
     return ledger.query is not None and ledger.query.source != request.source
 
 
@@ -68,10 +68,9 @@ def added_partitions(request: Request, source: SourceView, ledger: LedgerView) -
     """Return the partitions that exist and that only a changed resource made the stream read.
 
     One that appeared in a topic which is read anyway, or by a pattern that has not changed, is no change: its
-    first record is the first that counts. Where it is not known what was read before, nothing is a change: all that is new
-    counts from its first record.
+    first record is the first that counts.
     """
-    if ledger.query is None or not ledger.query.source.is_known or not is_assigned_differently(request, ledger):
+    if ledger.query is None or not is_assigned_differently(request, ledger):
         return frozenset()
     before, read = ledger.query.source, (*ledger.landed.positions, *ledger.retired.positions)
     known, by_partition = {key.origin for key in read}, before.by_partition or request.source.by_partition
@@ -124,10 +123,10 @@ def stateful_query_changed(
         return _cannot_forget(change)
     if change is not None:
         return _refused(change.named_words, change.evidence)
-    if ledger.query is None or ledger.query.query == seen.request.query:
+    if ledger.mark.query == seen.request.query:
         return None
     words = "The source's format, the transform, the output mode or the state store is not the one that the state was made with"
-    data = {"before": ledger.query.query, "now": seen.request.query}
+    data = {"before": ledger.mark.query, "now": seen.request.query}
     what = "format, transform, output mode or state store have changed since the latest driver was started"
     return _refused(words, (Evidence(what, data),))
 

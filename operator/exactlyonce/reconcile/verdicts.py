@@ -223,8 +223,8 @@ class SeedAndPublish:
     after: LandedPositions
     note: str
     shuffle_partitions: int
+    query: QueryMark
     given_up: tuple[FailureRow, ...] = ()
-    query: QueryMark | None = None
     state_of: Generation | None = None
     watermark_policy: str = DEFAULT_WATERMARK_POLICY
     resets: bool = False

@@ -77,15 +77,6 @@ def for_java(pattern: str) -> str:
     return f"^(?:{pattern})$"
 
 
-def is_readable(pattern: str) -> bool:
-    """Whether a pattern can be matched; one that an earlier release took may use what is refused now."""
-    try:
-        _compiled(pattern)
-    except PatternUnreadable:
-        return False
-    return True
-
-
 @functools.lru_cache(maxsize=_KEPT)
 def _compiled(pattern: str) -> Any:
     """Return RE2's form of a pattern; the cache bounds the memory of all patterns together."""

@@ -95,5 +95,5 @@ class _Stale:
 @contextmanager
 def tickets_not_asked_for() -> Iterator[None]:
     """Who is of the right epoch may claim it, a driver of the stream's former life too."""
-    with mock.patch.object(fence, "holds_ticket", lambda drawn, epoch, ticket: True):
+    with mock.patch.object(fence, "holds_ticket", lambda row, ticket: True):
         yield

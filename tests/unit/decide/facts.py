@@ -39,7 +39,7 @@ PATH = "/checkpoints/orders/generation-000001-a1"
 MAY_LIVE = MayLive("its node does not answer")
 ZERO, ONE = Partition("orders", 0), Partition("orders", 1)
 ORDERS = Selection(origins=frozenset({"orders"}))
-QUERY = QueryMark(ORDERS, "query-1", left_out=Positions())
+QUERY = QueryMark(ORDERS, "query-1", "")
 
 
 def at(*offsets: int) -> Positions:
@@ -80,11 +80,11 @@ def ledger(
 ) -> LedgerView:
     """Return what the ledger holds; `row` changes columns of the stream's row."""
     if landed is None:
-        stream = StreamRow(STREAM, TOKEN, ME, DATABASE, Epoch(7))
+        stream = StreamRow(STREAM, TOKEN, ME, DATABASE, Epoch(7), "ticket")
     else:
         number = BatchNumber(landed)
         stream = StreamRow(
-            STREAM, TOKEN, ME, DATABASE, Epoch(7), None, Epoch(6), False, number, FIRST.number, PATH
+            STREAM, TOKEN, ME, DATABASE, Epoch(7), "ticket", None, Epoch(6), False, number, FIRST.number, PATH
         )  # fmt: skip
     known = {"orders": "id-1"} if origin_ids is None else origin_ids
     kept = fingerprints_at(stands) if fingerprints is None else fingerprints

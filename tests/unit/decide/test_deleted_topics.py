@@ -12,7 +12,7 @@ import pytest
 
 from exactlyonce.api.recovery import OnCheckpointLost, OnSourceTruncated, OnTopicDeleted
 from exactlyonce.checkpoint.state import Absent
-from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, QueryMark
+from exactlyonce.ledger.rows import NO_POSITIONS, FailureRow, FailureStatus, LandedPositions, QueryMark
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.decide import decide
@@ -47,9 +47,9 @@ def stands(positions: Positions = STANDS, **changes: Any) -> Any:
     """Return the ledger of a stream that reads by pattern and has landed up to these positions."""
     origin_ids = {key.origin: IDS[key.origin] for key in positions}
     rows = (batch(4, Ranges.empty_at(positions)),)
-    return ledger(
-        stands=positions, origin_ids=origin_ids, query=QueryMark(ANY_TOPIC, "query-1"), batches=rows, **changes
-    )
+    left_out = changes.get("retired", NO_POSITIONS).positions
+    query = QueryMark(ANY_TOPIC, "query-1", "", left_out=left_out)
+    return ledger(stands=positions, origin_ids=origin_ids, query=query, batches=rows, **changes)
 
 
 def deleted(planned: Positions = STANDS, **changes: Any) -> Observation:

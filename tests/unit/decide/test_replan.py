@@ -120,11 +120,6 @@ def proposal(why: Evidence, mark: QueryMark, status: BatchStatus | None = BatchS
         proposal(SHRUNK_LATER, QueryMark(ORDERS, "query-1", "400 offsets", 12)),
     ),
     Case(
-        "it was too large for a driver of an earlier release",
-        waiting(QueryMark(ORDERS, "query-1"), BEGUN_5, request=asked(limit="400 offsets", shrunk=12)),
-        proposal(SHRUNK, QueryMark(ORDERS, "query-1", "400 offsets", 12)),
-    ),
-    Case(
         "it failed and the transform was changed",
         waiting(TEN, FAILED_5, request=asked(query="query-2", limit="400 offsets")),
         proposal(MENDED, QueryMark(ORDERS, "query-2", "400 offsets"), BatchStatus.FAILED),
@@ -152,12 +147,6 @@ def test_a_batch_of_which_nothing_landed_is_planned_again_when(case: Case) -> No
         waiting(TEN, BEGUN_5, request=asked(query="query-2", limit="400 offsets")),
         Decision(None),  # type: ignore[arg-type]
     ),
-    Case(
-        "an earlier release started its driver, whose limit is not known",
-        waiting(QueryMark(ORDERS, "query-1"), BEGUN_5, request=FORTY),
-        Decision(None),  # type: ignore[arg-type]
-    ),
-    Case("nobody knows what its driver was started to do", waiting(None, BEGUN_5, request=FORTY), Decision(None)),  # type: ignore[arg-type]
     Case(
         "another one was too large, and it has been planned smaller since",
         waiting(replace(TEN, shrunk=12), BEGUN_5, request=asked(limit="400 offsets", shrunk=12, too_large=4)),

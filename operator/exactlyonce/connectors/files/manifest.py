@@ -19,8 +19,8 @@ from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce.positions.spans import PositionSpan
 
-VERSIONS = (1, 2)
-"""The second has what a compaction records; it is written only there, so that an earlier release continues until then."""
+VERSION = 1
+"""The version of a manifest's form; one of any other is refused."""
 
 WRITING = "_exactlyonce/writing"
 """Where attempts write, below the sink's path: no reader looks below a name that begins with an underscore."""
@@ -191,14 +191,14 @@ class Manifest:
     def to_json(self) -> str:
         """Render it; equal manifests give equal texts."""
         document: dict[str, Any] = {
-            "version": 1,
+            "version": VERSION,
             "rows": self.rows,
             "schema": self.schema,
             "files": [_file_document(file) for file in self.files],
         }
         if self.replaced or self.merging is not None:
             told = [{"by": it.by, "since": it.since_milliseconds, "paths": list(it.paths)} for it in self.replaced]
-            document |= {"version": 2, "replaced": told, "merging": self.merging}
+            document |= {"replaced": told, "merging": self.merging}
         return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -211,15 +211,15 @@ class Manifest:
         try:
             document = json.loads(text)
             version = _whole(document, "version")
-            if version not in VERSIONS:
+            if version != VERSION:
                 raise ManifestUnreadable(
-                    f"The manifest of batch {batch} has version {version}, and this release reads versions up to "
-                    f"{VERSIONS[-1]}; use the release that wrote it."
+                    f"The manifest of batch {batch} has version {version}, and this release reads version {VERSION}; use the "
+                    "release that wrote it."
                 )
             files = tuple(_file_from(file) for file in _list(document, "files"))
             found = cls(batch, _whole(document, "rows"), files, _text(document, "schema"))
-            if version == 1:
-                return found
+            if "replaced" not in document:
+                return found  # nothing was merged
             replaced = tuple(_replaced_from(it) for it in _list(document, "replaced"))
             merging = None if _value(document, "merging") is None else _text(document, "merging")
             return replace(found, replaced=replaced, merging=merging)

@@ -98,7 +98,7 @@ def manifests_in(transaction: LedgerTransaction, stream_id: str) -> dict[BatchNu
     """Return every manifest of a stream.
 
     Raises:
-        ManifestUnreadable: if another release wrote one.
+        ManifestUnreadable: if one is not of the form that this release reads.
     """
     committables = transaction.read_committables(stream_id)
     return {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}

@@ -51,9 +51,8 @@ class Tenant:
         return cls(stream, ledger, sink.format.value, sink.partition_by, sink.manifest.value, former)
 
     def to_bytes(self) -> bytes:
-        """Render it; equal tenants give equal bytes, and one of an empty folder those of earlier releases."""
-        found = {name: value for name, value in asdict(self).items() if name != "former_batch" or value is not None}
-        return json.dumps(found, sort_keys=True).encode()
+        """Render it; equal tenants give equal bytes."""
+        return json.dumps(asdict(self), sort_keys=True).encode()
 
     @classmethod
     def parsed(cls, content: bytes) -> Tenant | None:
@@ -68,7 +67,9 @@ class Tenant:
         columns = found.get("partition_by")
         if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
             return None
-        former = found.get("former_batch")
+        if "former_batch" not in found:
+            return None
+        former = found["former_batch"]
         if former is not None and (not isinstance(former, int) or isinstance(former, bool)):
             return None
         return cls(found["stream"], found["ledger"], found["format"], tuple(columns), found["manifest"], former)

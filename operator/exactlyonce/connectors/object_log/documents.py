@@ -21,7 +21,7 @@ from exactlyonce.connectors.object_log.values import count, fields, items, text,
 from exactlyonce.errors import LedgerRefused
 
 FORMAT = 1
-"""The version of the format that this release writes, and the greatest that it reads."""
+"""The version of the format; an object of any other is refused."""
 
 MOST_VALUES = 1_000_000
 """Of one object: rows of batches with 300,000 ranges. Parsed, they need 140 MB at most, and are let go once they are rows."""
@@ -178,9 +178,9 @@ def _parse(content: bytes, kind: str, where: str, most_values: int = MOST_VALUES
     if document["checksum"] != _checksum(_canonical(found)):
         raise LogDamaged(f"The checksum of {where} does not fit its content: it was changed; restore it from a backup.")
     format_ = whole_number(found["format"])
-    if format_ > FORMAT:
+    if format_ != FORMAT:
         raise LedgerRefused(
-            f"{where} has the format {format_} and this release reads up to {FORMAT}; run the newer release."
+            f"{where} has the format {format_}, and this release reads format {FORMAT}; run the release that wrote it."
         )
     if found["kind"] != kind:
         raise LogDamaged(f"{where} is not the {kind} of a ledger that belongs there; restore it from a backup.")

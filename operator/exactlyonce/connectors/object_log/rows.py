@@ -1,9 +1,4 @@
-"""Between the rows of a state and JSON. Performs no I/O.
-
-A field that a later release adds is read with a default, and one that this release does not know is ignored: two releases run
-over one log while an operator is upgraded before its drivers. What is ignored is gone once this release writes the row again,
-or a snapshot with the row in it, so a later release has to do without a field that it added.
-"""
+"""Between the rows of a state and JSON. Performs no I/O."""
 
 from __future__ import annotations
 
@@ -32,7 +27,6 @@ from exactlyonce.ledger.rows import (
     Owner,
     QueryMark,
     StreamRow,
-    Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges, key_of
@@ -89,6 +83,7 @@ def _stream_to_json(row: StreamRow) -> Json:
         "owner": [row.owner.cluster, row.owner.uid],
         "database": [row.database.system_identifier, row.database.database_oid],
         "epoch": row.epoch,
+        "ticket": row.ticket,
         "claim": row.claim,
         "writer": row.writer,
         "writerReleased": row.writer_released,
@@ -103,20 +98,21 @@ def _stream_from_json(found: Json) -> StreamRow:
     row = fields(found)
     cluster, uid = items(row["owner"], 2)
     system_identifier, database_oid = items(row["database"], 2)
-    writer, landed = optional(count, row.get("writer")), optional(count, row.get("landedBatch"))
+    writer, landed = optional(count, row["writer"]), optional(count, row["landedBatch"])
     return StreamRow(
         stream_id=text(row["streamId"]),
         token=text(row["token"]),
         owner=Owner(text(cluster), text(uid)),
         database=DatabaseIdentity(text(system_identifier), whole_number(database_oid)),
         epoch=Epoch(count(row["epoch"])),
-        claim=optional(text, row.get("claim")),
+        ticket=text(row["ticket"]),
+        claim=optional(text, row["claim"]),
         writer=None if writer is None else Epoch(writer),
-        writer_released=truth(row.get("writerReleased", False)),
+        writer_released=truth(row["writerReleased"]),
         landed_batch=None if landed is None else BatchNumber(landed),
-        generation=optional(count, row.get("generation")),
-        checkpoint_path=optional(text, row.get("checkpointPath")),
-        stateful=truth(row.get("stateful", False)),
+        generation=optional(count, row["generation"]),
+        checkpoint_path=optional(text, row["checkpointPath"]),
+        stateful=truth(row["stateful"]),
     )
 
 
@@ -130,7 +126,7 @@ def _stand_to_json(stand: Stand) -> Json:
 
 def _stand_from_json(found: Json) -> Stand:
     row = fields(found)
-    return Stand(count(row["offset"]), text(row["originId"]), optional(_fingerprint_from_json, row.get("fingerprint")))
+    return Stand(count(row["offset"]), text(row["originId"]), optional(_fingerprint_from_json, row["fingerprint"]))
 
 
 def _fingerprint_to_json(kept: Fingerprint | None) -> Json:
@@ -167,11 +163,11 @@ def _batch_from_json(found: Json) -> StoredBatch:
         epoch=Epoch(count(told["epoch"])),
         status=BatchStatus(text(told["status"])),
         ranges=Ranges.from_json(json.dumps(told["ranges"])),
-        records_read=optional(count, told.get("recordsRead")),
-        rows_written=optional(count, told.get("rowsWritten")),
-        dead_letters=optional(count, told.get("deadLetters")),
-        note=text(told.get("note", "")),
-        landed_at=optional(moment, told.get("landedAt")),
+        records_read=optional(count, told["recordsRead"]),
+        rows_written=optional(count, told["rowsWritten"]),
+        dead_letters=optional(count, told["deadLetters"]),
+        note=text(told["note"]),
+        landed_at=optional(moment, told["landedAt"]),
     )
     return StoredBatch(row, moment(told["createdAt"]))
 
@@ -192,7 +188,7 @@ def _failure_to_json(kept: StoredFailure) -> Json:
         "replay": row.replay,
         "stretch": kept.stretch,
         "changedAt": kept.changed_at.isoformat(),
-        **({} if kept.held_since is None else {"heldSince": kept.held_since.isoformat()}),
+        "heldSince": None if kept.held_since is None else kept.held_since.isoformat(),
     }
 
 
@@ -208,31 +204,25 @@ def _failure_from_json(found: Json) -> StoredFailure:
         status=FailureStatus(text(told["status"])),
         address=text(told["address"]),
         error=text(told["error"]),
-        origin_gone=truth(told.get("originGone", False)),
-        origin_id=text(told.get("originId", "")),
-        fingerprint=optional(_fingerprint_from_json, told.get("fingerprint")),
-        life=text(told.get("life", "")),
-        replay=text(told.get("replay", "")),
+        origin_gone=truth(told["originGone"]),
+        origin_id=text(told["originId"]),
+        fingerprint=optional(_fingerprint_from_json, told["fingerprint"]),
+        life=text(told["life"]),
+        replay=text(told["replay"]),
     )
-    held_since = optional(moment, told.get("heldSince"))
-    return StoredFailure(row, moment(told["changedAt"]), optional(count, told.get("stretch")), held_since)
+    held_since = optional(moment, told["heldSince"])
+    return StoredFailure(row, moment(told["changedAt"]), optional(count, told["stretch"]), held_since)
 
 
 def _query_from_json(found: Json) -> QueryMark:
     mark = QueryMark.from_json(text(found))
     for partition in mark.source.partitions:
         text(partition.origin), _partition_key(partition.key)
-    texts = [*mark.source.origins, mark.query]
-    texts += [optional(text, mark.source.pattern) or "", optional(text, mark.limit) or ""]
+    texts = [*mark.source.origins, mark.query, mark.limit, optional(text, mark.source.pattern) or ""]
     for told in texts:
         text(told)
     optional(count, mark.shrunk)
     return mark
-
-
-def _ticket_from_json(found: Json) -> Ticket:
-    epoch, secret = items(found, 2)
-    return Ticket(Epoch(count(epoch)), text(secret))
 
 
 def _decided_from_json(found: Json) -> DecidedBatch:
@@ -257,7 +247,6 @@ _PARTITION = (text, _partition_key)
 _CODECS: dict[Table, _Codec] = {
     Table.STREAM: _Codec(_stream_to_json, _stream_from_json),
     Table.QUERY: _Codec(QueryMark.to_json, _query_from_json),
-    Table.TICKET: _Codec(lambda row: [row.epoch, row.secret], _ticket_from_json),
     Table.POSITION: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
     Table.RETIRED: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
     Table.STRETCH: _Codec(_as_it_is, count, _PARTITION),

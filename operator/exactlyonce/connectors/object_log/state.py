@@ -20,7 +20,6 @@ class Table(StrEnum):
 
     STREAM = "stream"
     QUERY = "query"
-    TICKET = "ticket"
     POSITION = "position"
     RETIRED = "retired"
     STRETCH = "stretch"
@@ -29,7 +28,7 @@ class Table(StrEnum):
     COMMITTABLE = "committable"
     DECIDED = "decided"
     REPLAYED = "replayed"
-    """What a replay made visible and no batch has taken over; logs without one can be read by releases that know none."""
+    """What a replay made visible and no batch has taken over."""
     ARCHIVE = "archive"
     """Which objects hold committables that are in the snapshots no more: by number and part, with how many."""
 
@@ -64,7 +63,7 @@ class StoredFailure:
     """A failure's row and when it was changed last.
 
     `stretch` is set where its records are given up: how often the partition had begun to be read again by then. `held_since` is
-    since when the range is in quarantine, however often replays have taken it since; releases that know none leave it out.
+    since when the range is in quarantine, however often replays have taken it since.
     """
 
     row: FailureRow
@@ -79,7 +78,7 @@ def stored_failure(row: FailureRow, now: datetime, stretch: int | None, before: 
         return StoredFailure(row, now, stretch)
     if before is None or before.row.status not in HELD:
         return StoredFailure(row, now, stretch, now)
-    return StoredFailure(row, now, stretch, before.held_since or before.changed_at)
+    return StoredFailure(row, now, stretch, before.held_since)
 
 
 Rows = Mapping[tuple[Hashable, ...], Any]
@@ -151,7 +150,6 @@ class LedgerState:
             tuple(sorted(batches, key=lambda row: row.batch)),
             landed_of(self.rows(Table.RETIRED, stream_id)),
             self.get(Key(Table.QUERY, stream_id)),
-            self.get(Key(Table.TICKET, stream_id)),
             self.get(Key(Table.DECIDED, stream_id)),
         )
 

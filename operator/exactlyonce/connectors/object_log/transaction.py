@@ -40,7 +40,6 @@ from exactlyonce.ledger.rows import (
     LandedPositions,
     QueryMark,
     StreamRow,
-    Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
@@ -146,15 +145,6 @@ class LogTransaction(NoLetters, ReplayedRows):
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do."""
         self._changes[Key(Table.QUERY, stream_id)] = query
-
-    def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn."""
-        ticket: Ticket | None = self._get(Key(Table.TICKET, stream_id))
-        return ticket
-
-    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
-        """Record the ticket of an epoch."""
-        self._changes[Key(Table.TICKET, stream_id)] = ticket
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""

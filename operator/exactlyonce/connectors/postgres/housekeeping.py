@@ -116,7 +116,7 @@ def _origin_columns(failure: FailureRow) -> dict[str, object]:
     kept = failure.fingerprint
     return {
         "origin_id": failure.origin_id or None,
-        "fingerprint": None if kept is None else kept.to_json(failure.until_offset),
+        "fingerprint": None if kept is None else kept.to_json(),
         "life": failure.life or None,
         "replay": failure.replay or None,
     }

@@ -21,14 +21,13 @@ from exactlyonce.ledger.rows import (
     Owner,
     QueryMark,
     StreamRow,
-    Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 
 STREAM_COLUMNS = (
-    "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, claim, writer, writer_released, "
-    "landed_batch, generation, checkpoint_path, stateful"
+    "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, ticket, claim, writer, "
+    "writer_released, landed_batch, generation, checkpoint_path, stateful"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
 POSITION_COLUMNS = "topic, partition, next_offset, topic_id, fingerprint, partition_name, position::text"
@@ -60,7 +59,7 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    s.query, s.ticket_epoch, s.ticket, s.decided
+    s.query, s.decided
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of."""
@@ -76,13 +75,14 @@ def stream_from(row: Sequence[Any]) -> StreamRow:
         owner=Owner(row[2], row[3]),
         database=DatabaseIdentity(row[4], row[5]),
         epoch=Epoch(row[6]),
-        claim=row[7],
-        writer=None if row[8] is None else Epoch(row[8]),
-        writer_released=row[9],
-        landed_batch=None if row[10] is None else BatchNumber(row[10]),
-        generation=row[11],
-        checkpoint_path=row[12],
-        stateful=row[13],
+        ticket=row[7],
+        claim=row[8],
+        writer=None if row[9] is None else Epoch(row[9]),
+        writer_released=row[10],
+        landed_batch=None if row[11] is None else BatchNumber(row[11]),
+        generation=row[12],
+        checkpoint_path=row[13],
+        stateful=row[14],
     )
 
 
@@ -96,6 +96,7 @@ def stream_values(row: StreamRow) -> tuple[Any, ...]:
         row.database.system_identifier,
         row.database.database_oid,
         row.epoch,
+        row.ticket,
         row.claim,
         row.writer,
         row.writer_released,
@@ -135,17 +136,12 @@ def failure_from(row: Sequence[Any]) -> FailureRow:
         address,
         error,
         origin_id=origin_id or "",
-        fingerprint=Fingerprint.from_json(fingerprint, int(end)),
+        fingerprint=Fingerprint.from_json(fingerprint),
         life=life or "",
         replay=replay or "",
     )
     # What was passed over keeps its stretch of records to itself, unless they are gone with their origin.
     return replace(failure, origin_gone=failure.passed_over and free)
-
-
-def ticket_from(epoch: Any, secret: str | None) -> Ticket | None:
-    """Return the ticket of its two columns."""
-    return None if epoch is None or secret is None else Ticket(Epoch(int(epoch)), secret)
 
 
 def decided_from(text: str | None) -> DecidedBatch | None:
@@ -161,7 +157,7 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
     for topic, number, offset, topic_id, text, name, wide in rows:
         key = partition_from(topic, number, name)
         positions[key], origin_ids[key.origin] = position_from(offset, wide), topic_id
-        fingerprint = Fingerprint.from_json(text, positions[key])
+        fingerprint = Fingerprint.from_json(text)
         if fingerprint is not None:
             fingerprints[key] = fingerprint
     return LandedPositions(Positions(positions), origin_ids, fingerprints)
@@ -169,7 +165,7 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    *found, query, ticket_epoch, ticket, decided = row[_STREAM_WIDTH:]
+    *found, query, decided = row[_STREAM_WIDTH:]
     positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
     return LedgerView(
         stream_from(row),
@@ -177,6 +173,5 @@ def view_from(row: Sequence[Any]) -> LedgerView:
         tuple(batch_from(batch) for batch in batches),
         positions_from(retired),
         None if query is None else QueryMark.from_json(query),
-        ticket_from(ticket_epoch, ticket),
         decided_from(decided),
     )

@@ -20,6 +20,7 @@ create table {schema}.streams (
     system_identifier text not null,
     database_oid bigint not null,
     epoch bigint not null check (epoch > 0),
+    ticket text not null,
     claim text,
     writer bigint,
     writer_released boolean not null default false,
@@ -30,20 +31,17 @@ create table {schema}.streams (
     created_at timestamptz not null default now(),
     changed_at timestamptz not null default now(),
     query text,
-    ticket text,
-    ticket_epoch bigint,
     decided text,
     sink text,
     sink_epoch bigint
 );
 comment on table {schema}.streams is 'One row a stream: whose it is, who may land (epoch, claim), how far it has landed.';
 comment on column {schema}.streams.query is 'What the latest driver was started to do: its source set, a hash of the rest.';
-comment on column {schema}.streams.ticket is 'What the raise of ticket_epoch drew; a driver of that epoch claims with it.';
+comment on column {schema}.streams.ticket is 'What the raise of the epoch drew; a driver of that epoch claims with it.';
 comment on column {schema}.streams.decided is 'What is yet to be committed of a batch that is Decided: a sink of two phases.';
 comment on column {schema}.streams.sink is 'What the driver of sink_epoch lands into; a replay of another sink lands nothing.';
 
 create table {schema}.offsets (
-    -- A stretch of failures.given_up; another one where the stream reads records anew.
     position_id bigint generated always as identity unique,
     stream_id text not null references {schema}.streams on delete cascade,
     topic text not null,
@@ -56,8 +54,8 @@ create table {schema}.offsets (
     position numeric,
     primary key (stream_id, topic, partition)
 );
-comment on table {schema}.offsets is 'The offset of the next record to land, a partition. Retired: no longer read.';
-comment on column {schema}.offsets.position_id is 'A stretch of given_up; another one where the stream reads records anew.';
+comment on table {schema}.offsets is 'The offset of the next record to land, per partition. Retired: no longer read.';
+comment on column {schema}.offsets.position_id is 'A stretch of given_up; another one where the stream reads records again.';
 comment on column {schema}.offsets.fingerprint is 'Of the last record before next_offset: a hash, nothing of its content.';
 comment on column {schema}.offsets.partition_name is 'The name of a partition that has no number; topic then ends with it.';
 comment on column {schema}.offsets.position is 'The next position where it is beyond bigint; next_offset is then the largest.';
@@ -106,7 +104,7 @@ create table {schema}.failures (
 );
 comment on table {schema}.failures is 'Ranges whose batch failed, or whose records take no effect (Lost).';
 comment on column {schema}.failures.from_position is 'The range, with until_position, where it is beyond bigint.';
-comment on column {schema}.failures.origin_id is 'Which topic or data stream the records are of: one made anew has another.';
+comment on column {schema}.failures.origin_id is 'Which topic or data stream the records are of: a recreated one has another.';
 comment on column {schema}.failures.fingerprint is 'Of the last record of the range: a hash, nothing of its content.';
 comment on column {schema}.failures.life is 'Of the stream; one that starts over has another.';
 comment on column {schema}.failures.replay is 'Which replay reads the range, or has landed it.';

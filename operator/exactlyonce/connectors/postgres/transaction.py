@@ -16,7 +16,6 @@ from exactlyonce.connectors.postgres.rows import (
     positions_from,
     stream_from,
     stream_values,
-    ticket_from,
 )
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
@@ -27,7 +26,6 @@ from exactlyonce.ledger.rows import (
     LandedPositions,
     QueryMark,
     StreamRow,
-    Ticket,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
@@ -90,7 +88,7 @@ class PostgresTransaction(Housekeeping):
             topic, number, name = partition_columns(key)
             until, position = position_columns(offsets.until_offset)
             topic_id = origin_ids.get(key.origin, "")
-            fingerprint = kept[key].to_json(offsets.until_offset) if key in kept else None
+            fingerprint = kept[key].to_json() if key in kept else None
             rows.append((stream_id, topic, number, until, topic_id, fingerprint, name, position, offsets.from_offset))
         moved = self._values(
             "update {schema}.offsets o set next_offset = v.until_offset, fingerprint = v.fingerprint, position = v.position "
@@ -112,7 +110,7 @@ class PostgresTransaction(Housekeeping):
         rows = []
         for key, offset in landed.positions.items():
             topic, number, name = partition_columns(key)
-            fingerprint = landed.fingerprints[key].to_json(offset) if key in landed.fingerprints else None
+            fingerprint = landed.fingerprints[key].to_json() if key in landed.fingerprints else None
             topic_id = landed.origin_ids.get(key.origin, "")
             rows.append((stream_id, topic, number, position_columns(offset)[0], topic_id, fingerprint, name, offset))
         # Records that are read again may be given up again, beside what was given up before.
@@ -133,16 +131,6 @@ class PostgresTransaction(Housekeeping):
     def write_query(self, stream_id: str, query: QueryMark) -> None:
         """Record what the next driver is started to do."""
         self._count("update {schema}.streams set query = %s where stream_id = %s", query.to_json(), stream_id)
-
-    def read_ticket(self, stream_id: str) -> Ticket | None:
-        """Return the latest ticket that was drawn."""
-        rows = self._rows("select ticket_epoch, ticket from {schema}.streams where stream_id = %s", stream_id)
-        return ticket_from(*rows[0]) if rows else None
-
-    def write_ticket(self, stream_id: str, ticket: Ticket) -> None:
-        """Record the ticket of an epoch."""
-        statement = "update {schema}.streams set ticket = %s, ticket_epoch = %s where stream_id = %s"
-        self._count(statement, ticket.secret, ticket.epoch, stream_id)
 
     def read_batch(self, stream_id: str, batch: BatchNumber) -> BatchRow | None:
         """Return one batch's row."""

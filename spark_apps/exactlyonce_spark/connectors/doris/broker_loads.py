@@ -85,7 +85,7 @@ class StagingWriter:
                     raise
                 self.pause(float(2 << number))
             else:
-                staged = StagedFile(f"{self.folder.location}/{path}", service=self.folder.service)
+                staged = StagedFile(f"{self.folder.location}/{path}", self.folder.service)
                 return PreparedLoad(label, "", rows, staged=staged)
         raise AssertionError("the last try returns or raises")
 
@@ -176,7 +176,7 @@ class DorisStagedLoads(StagedLoads):
         for path in self.folder.paths_below(folder_of(self.labels)):
             epoch = path.rpartition("/")[2].partition(".")[0]
             if path.endswith(_TYPE) and epoch.isascii() and epoch.isdigit() and len(epoch) <= 19:
-                yield WaitingFile(StagedFile(f"{self.folder.location}/{path}"), Epoch(int(epoch)))
+                yield WaitingFile(StagedFile(f"{self.folder.location}/{path}", self.folder.service), Epoch(int(epoch)))
 
     def _job(self, label: str) -> Job:
         """Return what Doris says of a label. It hides jobs from who may not load, so that is asked before none is believed.
@@ -202,7 +202,7 @@ class DorisStagedLoads(StagedLoads):
                 f"A decided load waits in {file.name}, which is not below sink.doris.stagingLocation ({self.folder.location}): "
                 "name the former location again until the batch has landed."
             )
-        if file.service and file.service != self.folder.service:
+        if file.service != self.folder.service:
             raise FileElsewhere(
                 f"A decided load waits in {file.name} at {file.service}, and sink.doris.stagingLocation.endpoint names "
                 f"{self.folder.service}: name the former endpoint again until the batch has landed."

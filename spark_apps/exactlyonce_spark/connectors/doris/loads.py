@@ -2,7 +2,7 @@
 
 The label is of one run of one task alone (`load_labels`), so what is found under it can be ours only: it is aborted, and the
 rows are sent again, so that the number of loaded rows is always told by the server and never believed. A label of the published
-rule is of another run as well, or of a driver of an earlier release, and one of a replay's number of each replay that has tried
+rule is of another run as well, and one of a replay's number of each replay that has tried
 it: aborting its load takes nothing from a decision, whose rows are then made again, and believing it would take other rows for
 ours (`published_labels`).
 """
