@@ -133,8 +133,8 @@ class Setup:
     def _fill_ledger(self, names: list[str]) -> None:
         self.postgres.execute(
             f"insert into {DEFAULT_SCHEMA}.streams (stream_id, token, owner_cluster, owner_uid, system_identifier, "
-            "database_oid, epoch, landed_batch) "
-            f"select '{NAMESPACE}/' || name, 't', 'c', 'u', 's', 1, 1, %s from unnest(%s) as name",
+            "database_oid, epoch, ticket, landed_batch) "
+            f"select '{NAMESPACE}/' || name, 't', 'c', 'u', 's', 1, 1, 't', %s from unnest(%s) as name",
             _DATABASE,
             (_BATCHES - 1, names),
         )

@@ -150,7 +150,7 @@ def ledger(postgres_18: Postgres, address: PostgresAddress) -> Iterator[Postgres
 def add_stream(server: Postgres, name: str, stream: str, landed: int | None, positions: Mapping[int, int]) -> None:
     server.execute(
         f"insert into {SCHEMA}.streams (stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, "
-        "landed_batch) values (%s, 't', 'c', 'u', 's', 1, 1, %s)",
+        "ticket, landed_batch) values (%s, 't', 'c', 'u', 's', 1, 1, 't', %s)",
         name,
         (stream, landed),
     )
@@ -176,7 +176,7 @@ def test_all_streams_of_a_database_are_read_in_one_question(
 ) -> None:
     postgres_18.execute(
         f"insert into {SCHEMA}.streams (stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, "
-        "landed_batch) select 'shop/' || number, 't', 'c', 'u', 's', 1, 1, 1 from generate_series(0, 299) as number",
+        "ticket, landed_batch) select 'shop/' || number, 't', 'c', 'u', 's', 1, 1, 't', 1 from generate_series(0, 299) number",
         name,
     )
     postgres_18.execute(
