@@ -101,7 +101,9 @@ def test_leases_of_more_than_a_page_are_read(dynamo_db: DynamoDb, table_name: st
             UpdateExpression="SET leaseOwner = :owner",
             ExpressionAttributeValues={":owner": {"S": lease.owner}},
         )
-    assert "LastEvaluatedKey" in dynamo_db.client().scan(TableName=table_name), "all of them fit into one page"
+    assert "LastEvaluatedKey" in dynamo_db.client().scan(TableName=table_name, ConsistentRead=True), (
+        "one page holds all"
+    )
     assert table.leases() == {lease.key: lease for lease in leases}
 
 

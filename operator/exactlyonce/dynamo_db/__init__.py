@@ -1,1 +1,1 @@
-"""Requests to DynamoDB, and its tables, for the connectors that keep something there."""
+"""Requests to DynamoDB, and its tables, for the lease tables of Kinesis."""

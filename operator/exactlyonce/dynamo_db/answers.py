@@ -22,14 +22,8 @@ from botocore.parsers import ResponseParserError
 from exactlyonce.aws_answers import NOT_ALLOWED, THROTTLES, WRONG_LOGIN, message_of
 from exactlyonce.errors import ExactlyOnceError, StoreForbidden, StoreUnreachable
 
-_CONDITION_FAILED = "ConditionalCheckFailed"
-_TRANSACTION_CANCELLED = "TransactionCanceledException"
-_NOT_NOW = THROTTLES | {
-    "ProvisionedThroughputExceeded",
-    "ThrottlingError",
-    "TransactionConflict",
-    "TransactionConflictException",
-}
+_CONDITION_FAILED = "ConditionalCheckFailedException"
+_NOT_NOW = THROTTLES | {"TransactionConflictException"}
 """The request had no effect, and may have one in a moment."""
 
 _UNKNOWN = {"InternalServerError", "InternalFailure", "ServiceUnavailable", "TransactionInProgressException"}
@@ -40,11 +34,7 @@ _ACTION = re.compile(r"not authorized to perform: (dynamodb:[A-Za-z]{3,40})")
 
 
 class ConditionFailed(Exception):
-    """A condition of a write does not hold, so it had no effect; `failed` are the places of a transaction's that did not."""
-
-    def __init__(self, failed: tuple[int, ...] = (0,)) -> None:
-        super().__init__(failed)
-        self.failed = failed
+    """The condition of a write does not hold, so it had no effect."""
 
 
 class TableMissing(StoreUnreachable):
@@ -67,7 +57,7 @@ class NamedAt:
     login: str
 
 
-LEDGER = NamedAt("spec.ledger.dynamoDb", "spec.ledger.dynamoDb.secretRef")
+LEASE_TABLE = NamedAt("spec.source.kinesis.leaseTable", "spec.source.kinesis.secretRef")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +67,7 @@ class Request:
     action: str
     table: str
     place: str
-    named_at: NamedAt = LEDGER
+    named_at: NamedAt = LEASE_TABLE
 
     @property
     def what(self) -> str:
@@ -87,7 +77,7 @@ class Request:
 
 def had_no_effect(problem: Exception) -> bool:
     """Whether the request was turned away and may be answered in a moment."""
-    return isinstance(problem, ClientError) and bool(_codes_of(problem) & _NOT_NOW)
+    return isinstance(problem, ClientError) and code_of(problem) in _NOT_NOW
 
 
 def may_be_sent_again(problem: Exception) -> bool:
@@ -98,16 +88,9 @@ def may_be_sent_again(problem: Exception) -> bool:
     return had_no_effect(problem) or code_of(problem) in _UNKNOWN or status in _UNKNOWN_STATUS
 
 
-def failed_conditions(problem: Exception) -> tuple[int, ...]:
-    """Return the places of the conditions that do not hold; none where something else is the matter."""
-    if not isinstance(problem, ClientError):
-        return ()
-    code = code_of(problem)
-    if code == f"{_CONDITION_FAILED}Exception":
-        return (0,)
-    if code != _TRANSACTION_CANCELLED:
-        return ()
-    return tuple(place for place, reason in enumerate(_reasons_of(problem)) if reason == _CONDITION_FAILED)
+def condition_failed(problem: Exception) -> bool:
+    """Whether the condition of a write does not hold."""
+    return isinstance(problem, ClientError) and code_of(problem) == _CONDITION_FAILED
 
 
 def error_of(problem: Exception, request: Request) -> ExactlyOnceError:
@@ -164,7 +147,7 @@ def _error_of_answer(problem: ClientError, request: Request) -> ExactlyOnceError
         return TableBusy(f"{request.what} is being made, changed or deleted.")
     if had_no_effect(problem):
         return StoreUnreachable(
-            f"{request.place} keeps turning {request.action} on table {request.table} away ({_codes_text(problem)}); raise the "
+            f"{request.place} keeps turning {request.action} on table {request.table} away ({code}); raise the "
             "table's capacity, or look for what else uses it."
         )
     if code == "?":
@@ -185,20 +168,3 @@ def _silence_of(problem: Exception, named_at: str) -> str:
             return f"what answers is not DynamoDB; correct {named_at}.endpoint"
         case _:
             return f"the request failed ({type(problem).__name__})"
-
-
-def _codes_of(problem: ClientError) -> set[str]:
-    """Return what it was turned away for: the code, and those of a transaction's parts unless a condition failed."""
-    if code_of(problem) != _TRANSACTION_CANCELLED:
-        return {code_of(problem)}
-    reasons = set(_reasons_of(problem))
-    return set() if _CONDITION_FAILED in reasons else reasons
-
-
-def _codes_text(problem: ClientError) -> str:
-    return ", ".join(sorted(_codes_of(problem) & _NOT_NOW))
-
-
-def _reasons_of(problem: ClientError) -> list[str]:
-    reasons = problem.response.get("CancellationReasons") or []
-    return [str(reason.get("Code", "")) for reason in reasons[:100] if isinstance(reason, dict)]

@@ -17,14 +17,13 @@ from botocore.parsers import ResponseParserError
 from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
 from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.dynamo_db.answers import (
-    LEDGER,
+    LEASE_TABLE,
     ConditionFailed,
     LoginRefused,
     NamedAt,
     Request,
+    condition_failed,
     error_of,
-    failed_conditions,
-    had_no_effect,
     may_be_sent_again,
     not_dynamo_db,
 )
@@ -32,7 +31,7 @@ from exactlyonce.errors import StoreForbidden
 from exactlyonce.schema.aws_login import AwsLogin
 
 _CALL_SECONDS = 15.0
-"""After so long a request is not sent again. The object log sends a create four times, and a pass has a limit of its own."""
+"""After so long a request is not sent again. A pass has a limit of its own."""
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _LIMITS = AnswerLimits(3.0, 5.0, 5.0, 4 * 1024 * 1024)
@@ -46,7 +45,7 @@ class DynamoDbAddress:
     region: str
     endpoint: str | None = None
     login: AwsLogin | None = field(default=None, repr=False)
-    named_at: NamedAt = LEDGER
+    named_at: NamedAt = LEASE_TABLE
 
     @property
     def place(self) -> str:
@@ -78,10 +77,8 @@ class DynamoDbClient:
         self._api: Any = None
         self._guard = threading.Lock()
 
-    def call(self, name: str, table: str, *, is_idempotent: bool = True, **arguments: Any) -> Mapping[str, Any]:
+    def call(self, name: str, table: str, **arguments: Any) -> Mapping[str, Any]:
         """Send a request, again with growing pauses while that may help and time is left.
-
-        Where `is_idempotent` is false, it is sent again only after an answer that says that it had no effect.
 
         Raises:
             ConditionFailed: if a condition does not hold. A request that was sent twice may have failed its own condition.
@@ -96,15 +93,13 @@ class DynamoDbClient:
             try:
                 answer: Mapping[str, Any] = send(**arguments)
             except (ClientError, BotoCoreError, ResponseParserError) as problem:
-                failed = failed_conditions(problem)
-                if failed:
-                    raise ConditionFailed(failed) from problem
+                if condition_failed(problem):
+                    raise ConditionFailed(name) from problem
                 error = error_of(problem, request)
                 if isinstance(error, LoginRefused) and self.address.login is None:
                     self._api = None
                 pause = _pause_seconds(tries, self.clock.chance)
-                again = may_be_sent_again(problem) if is_idempotent else had_no_effect(problem)
-                if not again or self.clock.elapsed_seconds() + pause > give_up_at:
+                if not may_be_sent_again(problem) or self.clock.elapsed_seconds() + pause > give_up_at:
                     raise error from problem
                 self.clock.sleep(pause)
             except MALFORMED as problem:  # of botocore, which believes an answer, and AnswerTooLarge

@@ -24,14 +24,12 @@ class TableForm:
     """What a table has to be.
 
     `holds` is what is kept there, `keys` are the names of its keys, all of type S, with their roles, and `shape` says so in
-    words. `why_no_copies` tells what goes wrong where it is copied to other regions with eventual consistency; None where
-    nothing does.
+    words.
     """
 
     holds: str
     keys: tuple[tuple[str, str], ...]
     shape: str
-    why_no_copies: str | None = None
 
 
 class TableUnfit(LedgerRefused):
@@ -42,7 +40,7 @@ def require_table(client: DynamoDbClient, table: str, form: TableForm) -> None:
     """Require that the table is there and holds what is written to it, and make it where it is missing.
 
     Raises:
-        TableUnfit: if its keys are others, its copies in other regions lag behind, or it may not be made.
+        TableUnfit: if its keys are others, or it may not be made.
         StoreForbidden, StoreUnreachable: if it cannot be looked at, or is not ready in time.
     """
     give_up_at = client.clock.elapsed_seconds() + _READY_SECONDS
@@ -110,12 +108,6 @@ def _is_ready(found: Mapping[str, Any], table: str, form: TableForm, client: Dyn
         raise TableUnfit(
             f"{named} has the keys {shown or 'of no table'}, and {form.holds} needs {form.shape}; name another table in "
             f"{named_at}, or one that is not there, which is then made."
-        )
-    is_copied = _items(found, "Replicas") and found.get("MultiRegionConsistency") != "STRONG"
-    if is_copied and form.why_no_copies is not None:
-        raise TableUnfit(
-            f"{named} is copied to other regions with eventual consistency, where the last writer wins: {form.why_no_copies}. "
-            "Name a table without replicas, or one with multi-region strong consistency."
         )
     return True
 

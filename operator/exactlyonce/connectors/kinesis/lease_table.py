@@ -22,12 +22,12 @@ from exactlyonce.connectors.kinesis.leases import (
     item_of,
     lease_of,
 )
-from exactlyonce.dynamo_db.answers import ConditionFailed, NamedAt
+from exactlyonce.dynamo_db.answers import LEASE_TABLE, ConditionFailed
 from exactlyonce.dynamo_db.client import DynamoDbClient
 from exactlyonce.dynamo_db.tables import TableForm, TableUnfit, require_table
 from exactlyonce.errors import StoreUnreachable
 
-NAMED_AT = NamedAt("spec.source.kinesis.leaseTable", "spec.source.kinesis.secretRef")
+NAMED_AT = LEASE_TABLE
 
 _FORM = TableForm("a lease table", ((LEASE_KEY, "HASH"),), f"the partition key {LEASE_KEY} of type S and no sort key")
 _MOST_ITEMS = 2 * MOST_SHARDS
