@@ -29,7 +29,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "operator/exactlyonce/api/refused_conf.py": {"kafka": "a setting of Spark, by the name that Spark gave it"},
     "operator/exactlyonce/cli/files.py": {"files": "a command for this sink alone, whose help names its fields"},
     "operator/exactlyonce/cli/recover.py": {"files": "a command for this sink alone, whose help names its fields"},
-    "operator/exactlyonce/dynamo_db": {"kinesis": "its lease tables are all that is kept there"},
     "operator/exactlyonce/inspect": {
         "kafka": "what Spark's own source writes into its logs, of any query",
         "files": "files that a batch read, not a field of the resource",

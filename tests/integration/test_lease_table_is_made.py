@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.aws.calls import Clock
+from exactlyonce.connectors.kinesis.dynamo_db import DynamoDbAddress, DynamoDbClient, connect_to
+from exactlyonce.connectors.kinesis.lease_form import TableUnfit
 from exactlyonce.connectors.kinesis.lease_marks import Mark
 from exactlyonce.connectors.kinesis.lease_plan import CreateLease, MoveLease
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.leases import Checkpoint, Lease
-from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
-from exactlyonce.dynamo_db.tables import TableUnfit
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
 from testbed.dynamo_db import DynamoDb
@@ -31,8 +32,8 @@ def table_on(
     service: DynamoDb, name: str = TABLE, login: AwsLogin | None = None, clock: Clock | None = None
 ) -> LeaseTable:
     login = login or AwsLogin(service.access_key, service.secret_key)
-    known = dynamo_db_client(DynamoDbAddress(service.region, service.endpoint, login))
-    return LeaseTable(DynamoDbClient(known.address, known._connect, clock), name)
+    address = DynamoDbAddress(service.region, service.endpoint, login)
+    return LeaseTable(DynamoDbClient(address, lambda: connect_to(address), clock), name)
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Service:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients pause before they send a request again; nothing here depends on how long."""
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
+    monkeypatch.setattr("exactlyonce.aws.calls._FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
 
+from exactlyonce.aws.calls import Clock, Patience
+from exactlyonce.connectors.kinesis.dynamo_db import (
+    ConditionFailed,
+    DynamoDbAddress,
+    DynamoDbClient,
+    LoginRefused,
+    TableMissing,
+    dynamo_db_client,
+)
+from exactlyonce.connectors.kinesis.lease_form import TableUnfit
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
-from exactlyonce.dynamo_db.answers import ConditionFailed, LoginRefused, TableMissing
-from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
-from exactlyonce.dynamo_db.tables import TableUnfit
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
 from tests.other_server import answering
@@ -121,7 +128,7 @@ def test_what_does_not_pass_is_told_at_once_in_one_sentence(
 ) -> None:
     api = Api(problem)
     with pytest.raises(kind, match=sentence) as told:
-        client_with(api).call("PutItem", "leases")
+        client_with(api, AwsLogin("me", "hidden")).call("PutItem", "leases")
     assert api.asked == 1
     assert type(told.value) is kind
     assert "canary" not in str(told.value)
@@ -134,8 +141,8 @@ def test_of_what_a_server_says_little_is_shown() -> None:
     assert "\n" not in str(told.value)
 
 
-def test_a_login_of_the_process_is_looked_for_again_after_it_was_refused_and_one_of_a_secret_is_not() -> None:
-    for login, times in ((None, 2), (AwsLogin("me", "hidden"), 1)):
+def test_a_login_of_the_process_is_looked_for_again_in_each_call_that_refuses_it_and_one_of_a_secret_is_not() -> None:
+    for login, times in ((None, 4), (AwsLogin("me", "hidden"), 1)):
         made: list[Api] = []
 
         def connect(made: list[Api] = made) -> Api:
@@ -182,7 +189,7 @@ def table_at(endpoint: str) -> LeaseTable:
 
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_what_another_server_answers_is_shown_to_nobody(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exactlyonce.dynamo_db.client._CALL_SECONDS", 0.0)
+    monkeypatch.setattr("exactlyonce.connectors.kinesis.dynamo_db.PATIENCE", Patience(0.0))
     with answering(b"<html>internal-canary", status) as endpoint, pytest.raises(StoreUnreachable) as told:
         table_at(endpoint).leases()
     assert "canary" not in str(told.value)
