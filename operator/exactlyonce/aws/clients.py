@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import boto3
 import botocore.awsrequest
@@ -73,6 +73,23 @@ class AnswerLimits:
     def seconds_of(self, operation: str) -> float:
         """Return how long a request of this operation may take as a whole."""
         return self.slow.get(operation, self.answer_seconds)
+
+
+@dataclass(frozen=True)
+class ServiceAddress:
+    """Where a service is, and the login; without one, that of the process is used, such as a web identity."""
+
+    service: ClassVar[str]
+    """What a person calls it."""
+
+    region: str
+    endpoint: str | None = None
+    login: AwsLogin | None = field(default=None, repr=False)
+
+    @property
+    def place(self) -> str:
+        """Region and endpoint in words."""
+        return f"{self.service} in {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
 
 
 @dataclass

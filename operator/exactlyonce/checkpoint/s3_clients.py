@@ -18,8 +18,11 @@ _CONNECT_SECONDS = 5.0
 _MOST_CERTIFICATES = 64
 
 _ANSWER_SECONDS = 30.0
-_SLOW = dict.fromkeys(("DeleteObjects", "CopyObject", "UploadPartCopy", "CompleteMultipartUpload"), 900.0)
-"""Services begin to answer these and send spaces, or one result after another, for as long as they work on them."""
+_SLOW = {"DeleteObjects": 60.0, "UploadPartCopy": 60.0, "CopyObject": 300.0, "CompleteMultipartUpload": 300.0}
+"""Services begin to answer these and send spaces, or one result after another, for as long as they work on them.
+
+A part has 64 MiB; an object that is archived is copied whole, up to 5 GB of it, and so are the parts of one put together.
+"""
 _MOST_ANSWER_BYTES = 8 << 20
 """Of a listing: 1,000 keys of 1,024 bytes, each of which is encoded as three, and some 500 bytes beside each."""
 _MOST_ELEMENTS = 100_000

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from exactlyonce.aws import errors
 from exactlyonce.aws.calls import AwsClient, Call, Clock, Patience
-from exactlyonce.aws.clients import AnswerLimits, ClientsByAddress, make_client
+from exactlyonce.aws.clients import AnswerLimits, ClientsByAddress, ServiceAddress, make_client
 from exactlyonce.aws.errors import AwsError
 from exactlyonce.errors import ExactlyOnceError, StoreForbidden, StoreUnreachable
-from exactlyonce.schema.aws_login import AwsLogin
 
 NAMED_AT, LOGIN_AT = "spec.source.kinesis.leaseTable", "spec.source.kinesis.secretRef"
 """The fields that name a table and its login: what a person has to correct."""
@@ -45,18 +43,10 @@ class LoginRefused(StoreForbidden):
     """DynamoDB does not accept the login, or there is none."""
 
 
-@dataclass(frozen=True)
-class DynamoDbAddress:
-    """Where DynamoDB is, and the login; without one, that of the process is used, such as a web identity."""
+class DynamoDbAddress(ServiceAddress):
+    """Where DynamoDB is."""
 
-    region: str
-    endpoint: str | None = None
-    login: AwsLogin | None = field(default=None, repr=False)
-
-    @property
-    def place(self) -> str:
-        """Region and endpoint in words."""
-        return f"DynamoDB in {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
+    service = "DynamoDB"
 
 
 class DynamoDbClient:
