@@ -28,9 +28,6 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
     "operator/exactlyonce/api/refused_conf.py": {"kafka": "a setting of Spark, by the name that Spark gave it"},
     "operator/exactlyonce/cli/files.py": {"files": "a command for this sink alone, whose help names its fields"},
     "operator/exactlyonce/cli/recover.py": {"files": "a command for this sink alone, whose help names its fields"},
-    "operator/exactlyonce/dynamo_db": {
-        "dynamo_db": "requests to the service, for connectors that keep something there"
-    },
     "operator/exactlyonce/inspect": {
         "kafka": "what Spark's own source writes into its logs, of any query",
         "files": "files that a batch read, not a field of the resource",
@@ -40,20 +37,17 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "kinesis": "an example of what has a name and of a partition that ends",
     },
     "operator/exactlyonce/positions/selection.py": {"kafka": "the key that ledgers of every release have"},
-    "operator/exactlyonce/schema/places.py": {"kinesis": _PLACES, "dynamo_db": _PLACES},
+    "operator/exactlyonce/schema/places.py": {"kinesis": _PLACES},
     "operator/exactlyonce/connectors/doris": {
         "postgres": "its rule of where the ledger may be",
         "object_log": "its rule of where the ledger may be",
-        "dynamo_db": "its rule of where the ledger may be",
     },
     "spark_apps/exactlyonce_spark/connectors/delta": {
         "iceberg": "the other table whose path this is, see the contracts"
     },
     "operator/exactlyonce/connectors/iceberg": {"postgres": "where its catalog is"},
     "spark_apps/exactlyonce_spark/connectors/iceberg": {"postgres": "where its catalog is"},
-    "operator/exactlyonce/connectors/dynamo_db": {"object_log": "an object log in another store, see the contracts"},
     "operator/exactlyonce/connectors/kinesis": {
-        "dynamo_db": "lease tables are tables of DynamoDB",
         "kafka": "its rule of tombstones says which source has them",
     },
 }

@@ -1,63 +1,38 @@
 """What moto's DynamoDB lacks, put right in the process that serves it.
 
-moto answers every read as if it were strongly consistent, counts binary values as base64, has tables ready at once, and pages
-of 1,000,000 bytes. Here a read that does not ask for consistency lacks everything, an item has 400 KB of bytes, a page 1 MB,
-and a table may take its time. A refused login is told in JSON, as DynamoDB does.
+moto answers every scan as if it were strongly consistent, has tables ready at once, and pages of 1,000,000 bytes. Here a scan
+that does not ask for consistency finds nothing, a page has 1 MB, and a table may take its time. A refused login is told in
+JSON, as DynamoDB does.
 
-Sources: Amazon DynamoDB, "Read consistency", "Item sizes and formats", "Query", "CreateTable".
+Sources: Amazon DynamoDB, "Read consistency", "Scan", "CreateTable".
 """
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from moto.dynamodb import responses
-from moto.dynamodb.exceptions import ItemSizeTooLarge
-from moto.dynamodb.models import dynamo_type, table
+from moto.dynamodb.models import table
 
 from testbed.dynamo_db import ORDERS_PATH
 from testbed.moto_server import Application
 
-MOST_ITEM_BYTES = 400 * 1024
 _PAGE_BYTES = 1 << 20
 
 _looks = [0]
 """So often a table that is made from now on has to be looked at before it is ready."""
 
 _handler = responses.DynamoHandler
-_size, _get_item, _query = dynamo_type.DynamoType.size, _handler.get_item, _handler.query
-_create_table, _describe_table = _handler.create_table, _handler.describe_table
+_scan, _create_table, _describe_table = _handler.scan, _handler.create_table, _handler.describe_table
 
 
-class Attributes(dict[str, Any]):
-    """The attributes of an item, 400 KB of them."""
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if sum(len(key.encode()) + size_of(it) for key, it in {**self, name: value}.items()) > MOST_ITEM_BYTES:
-            raise ItemSizeTooLarge
-        super().__setitem__(name, value)
-
-
-def size_of(value: Any) -> int:
-    """Return how large a value is: of binary ones the bytes, not their base64."""
-    if not value.is_binary():
-        return int(_size(value))
-    return len(value.value if isinstance(value.value, bytes) else base64.b64decode(value.value))
-
-
-def get_item(handler: Any) -> Any:
-    """Read an item, if it is to be read consistently."""
-    return _get_item(handler) if handler.body.get("ConsistentRead") else responses.DynamoResult({})
-
-
-def query(handler: Any) -> Any:
+def scan(handler: Any) -> Any:
     """List items, if they are to be listed consistently."""
     if handler.body.get("ConsistentRead"):
-        return _query(handler)
+        return _scan(handler)
     return responses.DynamoResult({"Items": [], "Count": 0, "ScannedCount": 0})
 
 
@@ -80,10 +55,8 @@ def describe_table(handler: Any) -> Any:
 
 def mend() -> None:
     """Let moto use what is above."""
-    dynamo_type.DynamoType.size = size_of
-    dynamo_type.LimitedSizeDict = Attributes
     table.RESULT_SIZE_LIMIT = _PAGE_BYTES
-    for changed in (get_item, query, create_table, describe_table):
+    for changed in (scan, create_table, describe_table):
         setattr(_handler, changed.__name__, changed)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from exactlyonce.aws.calls import Clock
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisAddress, KinesisClient
-from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.connectors.kinesis.reading import read_range
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from exactlyonce.aws.calls import Clock
 from exactlyonce.connectors.kinesis.aggregation import MAGIC, RawRecord, UserRecordData, user_records
 from exactlyonce.connectors.kinesis.positions import SHARD_END, UserRecord, position_after_record
-from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.connectors.kinesis.shards import Shard
 
 FIRST_SEQUENCE_NUMBER = 49590338271490256608559692538361571095921575989136588898

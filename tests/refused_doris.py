@@ -97,7 +97,7 @@ REFUSED_DORIS = (
     ),
     beside_doris(
         "a ledger in a database beside Doris",
-        "sink.doris needs ledger.objectLog, which is also what a stream without ledger has, or ledger.dynamoDb: a failover of "
+        "sink.doris needs ledger.objectLog, which is also what a stream without ledger has: a failover of "
         "a database may lose the latest batches of a ledger there, and rows that Doris has committed would be loaded again",
         ledger={"postgres": {"secretRef": {"name": "warehouse"}}},
     ),

@@ -9,6 +9,10 @@ from tests.resource_documents import BY_KEY, DELETING, POSTGRES, Changes, Refuse
 DELETES = "source.format.onTombstone: Delete needs sink.postgres.write: Upsert, whose keys say which row is deleted"
 NO_DOTS = "write the location without . and .. as parts of it"
 ONE_PLACE = "give exactly one of: s3, volume, local"
+NO_LEDGER_IN_DYNAMO_DB = (
+    "dynamoDb was removed: no ledger is kept in DynamoDB; write objectLog with the location of an empty folder of this stream "
+    "alone, on S3 or on a disk, or leave ledger out to keep the object log beside the checkpoint"
+)
 _RESULTS: Mapping[str, Changes] = {
     "Update": {**POSTGRES, "write": "Upsert", "keys": ["id"]},
     "Complete": {**POSTGRES},
@@ -73,36 +77,29 @@ REFUSED_SINKS = (
         "spec",
         "leave ledger out with sink.postgres: the ledger is in the sink's own database",
     ),
-    Refused("no place for a ledger", {"spec.ledger": {}}, "spec.ledger", "give exactly one of: postgres, objectLog, dynamoDb"),
+    Refused("no place for a ledger", {"spec.ledger": {}}, "spec.ledger", "give exactly one of: postgres, objectLog"),
     Refused(
-        "a ledger in a table of DynamoDB without its region",
-        {"spec.ledger": {"dynamoDb": {"table": "ledger"}}},
-        "spec.ledger.dynamoDb.region",
-        "this field is required",
-        "Required value",
+        "a ledger in DynamoDB, where none is kept any longer",
+        {"spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1"}}},
+        "spec.ledger",
+        NO_LEDGER_IN_DYNAMO_DB,
     ),
     Refused(
-        "a ledger in a table with a name that none has",
-        {"spec.ledger": {"dynamoDb": {"table": "ledgers of us", "region": "eu-central-1"}}},
-        "spec.ledger.dynamoDb.table",
-        "write a table's name: letters, digits, underscores, dots and hyphens, 3 at least",
+        "a ledger in DynamoDB and in a folder",
+        {"spec.ledger": {"objectLog": {"location": "s3a://lake/ledger"}, "dynamoDb": {"table": "ledgers"}}},
+        "spec.ledger",
+        NO_LEDGER_IN_DYNAMO_DB,
     ),
     Refused(
-        "a ledger with a partition key that begins with a slash",
-        {"spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1", "partitionKey": "/shop"}}},
-        "spec.ledger.dynamoDb.partitionKey",
-        "write letters, digits, dots, underscores, slashes and hyphens, a letter or a digit first",
-    ),
-    Refused(
-        "a ledger in a table and a folder",
+        "a ledger in a database and in a folder",
         {
             "spec.ledger": {
                 "objectLog": {"location": "s3a://lake/ledger"},
-                "dynamoDb": {"table": "ledgers", "region": "eu-central-1"},
+                "postgres": {"secretRef": {"name": "ledgers"}},
             }
         },
         "spec.ledger",
-        "give exactly one of: postgres, objectLog, dynamoDb",
+        "give exactly one of: postgres, objectLog",
     ),
     Refused(
         "a ledger at a relative path",

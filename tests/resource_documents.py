@@ -207,22 +207,10 @@ VALID: Mapping[str, Changes] = {
         "spec.checkpoint": {"local": {"path": "/logs/orders/"}},
         "spec.ledger": {"objectLog": {"location": "file:///logs/orders/ledger"}},
     },
-    "files with the ledger in DynamoDB": {
+    "files with the ledger on S3": {
         "spec.sink": {"files": {"path": "/lake/orders"}},
         "spec.checkpoint": {"volume": {"claimName": "lake", "path": "/c/orders"}},
-        "spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1"}},
-    },
-    "files with all that can be said of a ledger in DynamoDB": {
-        "spec.sink": {"files": {"path": "/lake/orders"}},
-        "spec.ledger": {
-            "dynamoDb": {
-                "table": "team.ledgers_1-a",
-                "region": "eu-central-1",
-                "partitionKey": "Shop/orders_1.x-y",
-                "endpoint": "http://dynamo:8000",
-                "secretRef": {"name": "lake"},
-            }
-        },
+        "spec.ledger": {"objectLog": {"location": "s3a://ledgers/orders", "region": "eu-central-1"}},
     },
     "files on S3 beside the checkpoint": {
         "spec.checkpoint": {
@@ -305,7 +293,7 @@ VALID: Mapping[str, Changes] = {
                 "properties": dict.fromkeys(load_properties.ALLOWED, "x ~"),
             }
         },
-        "spec.ledger": {"dynamoDb": {"table": "ledgers", "region": "eu-central-1"}},
+        "spec.ledger": {"objectLog": {"location": "s3a://ledgers/orders", "region": "eu-central-1"}},
     },
     "changed rows by key": {
         "spec.outputMode": "Update",

@@ -67,7 +67,7 @@ def _bucket_settings(place: S3Place) -> dict[str, str]:
 def give_login(secret: Mapping[str, str], environment: MutableMapping[str, str]) -> None:
     """Put the login of a secret for S3, and trust in its certificate, into the environment of a JVM to come.
 
-    Python's clients of other services continue with the login that the process was given (`aws_clients`).
+    Python's clients of other services continue with the login that the process was given (`aws.clients`).
 
     Raises:
         CertificateUnusable: if the certificate cannot be used.

@@ -10,8 +10,6 @@ import pytest
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.store import ObjectStore
-from exactlyonce.connectors.dynamo_db.store import TableStore
-from exactlyonce.connectors.dynamo_db.table import require_table
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.postgres.ledger import PostgresLedger
@@ -21,7 +19,6 @@ from testbed.dynamo_db import DynamoDb
 from testbed.postgres import Postgres
 from testbed.s3 import S3
 from tests.conftest import QUICK, address_of
-from tests.dynamo_db_stores import client_of, place_on
 from tests.ledger_kinds import LEDGERS
 from tests.ledgers import new_stream
 from tests.s3_stores import BUCKET, service_of
@@ -38,8 +35,7 @@ def ledger(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> Iterato
     if kind.startswith("object log"):
         store = object_store(request, name, tmp_path)
         # So short that every test of some transactions goes through snapshots and pruning.
-        every = 4 if "DynamoDB" in kind else 2  # a stand-in answers more slowly than a disk
-        log = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=every, archived_from_bytes=1))
+        log = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=2, archived_from_bytes=1))
         log.prepare()
         yield log
         return
@@ -80,9 +76,8 @@ def store(s3: S3, location: str) -> S3LogStore:
 
 @pytest.fixture(scope="session")
 def dynamo_db(servers: Path) -> Iterator[DynamoDb]:
-    """A DynamoDB service with a table, for tests that do not stop it."""
+    """A DynamoDB service, for tests that do not stop it."""
     with DynamoDb(servers / "dynamo_db") as service:
-        require_table(client_of(service), place_on(service, "any"))
         yield service
 
 
@@ -90,9 +85,5 @@ def object_store(request: pytest.FixtureRequest, name: str, folder: Path) -> Obj
     """Return the store that an object log of the test is in."""
     if request.param.endswith("disk"):
         return LocalLogStore(str(folder / "checkpoints"))
-    if request.param.endswith("DynamoDB"):
-        served: DynamoDb = request.getfixturevalue("dynamo_db")
-        # So small that snapshots of the tests have parts.
-        return TableStore(client_of(served), place_on(served, name), part_bytes=3000)
     s3: S3 = request.getfixturevalue("s3")
     return S3LogStore(f"s3a://{BUCKET}/{name}", service_of(s3))

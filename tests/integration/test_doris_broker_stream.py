@@ -125,9 +125,10 @@ def test_drivers_that_are_killed_at_each_point_of_a_broker_load_put_each_id_into
 
 
 def test_a_folder_on_s3_holds_a_file_as_a_whole_until_it_is_removed(
-    s3: S3, staging: dict[str, Any], tmp_path: Path
+    s3: S3, staging: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Large ones are written in parts."""
+    monkeypatch.setattr("exactlyonce.checkpoint.s3_large.PART_BYTES", 5 << 20)
     folder = FolderOnS3(StagingLocation.model_validate(staging), s3.secret())
     piece = b"x" * (1 << 20)
     folder.put("life/1.1.0-a.1.json", [piece] * 9)

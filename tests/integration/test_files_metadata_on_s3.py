@@ -37,7 +37,7 @@ _numbers = count(1)
 @pytest.fixture(autouse=True)
 def no_waits_between_tries(monkeypatch: pytest.MonkeyPatch) -> None:
     """The client waits up to a second before it asks again."""
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
+    monkeypatch.setattr("exactlyonce.aws.calls._FIRST_PAUSE_SECONDS", 0.0)
 
 
 @pytest.fixture

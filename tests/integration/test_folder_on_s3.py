@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from exactlyonce.api.format import FormatType
 from exactlyonce.checkpoint.s3 import S3LogStore
+from exactlyonce.checkpoint.s3_clients import CLIENTS
 from exactlyonce.checkpoint.s3_versions import S3Versions
 from exactlyonce.connectors.files.connector import SOURCE
 from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished, NameFilter
@@ -139,7 +140,7 @@ def test_an_object_that_is_another_one_than_was_listed_is_not_removed_where_the_
             asked.append(request["Delete"]["Objects"])
             return {"Errors": [error]}
 
-    monkeypatch.setattr(S3Versions, "_client", Comparing())
+    monkeypatch.setattr(CLIENTS.get(store._service), "api", Comparing)
 
     assert store.delete_listed([(listed.path, listed.tag)]) == ("a.txt",)
     assert asked == [[{"Key": f"{prefix}/a.txt", "ETag": listed.tag}]]
@@ -158,7 +159,7 @@ def test_a_service_that_refuses_the_condition_is_asked_without_it(
                 raise ClientError({"Error": {"Code": "NotImplemented"}}, "DeleteObjects")
             return {}
 
-    monkeypatch.setattr(S3Versions, "_client", Refusing())
+    monkeypatch.setattr(CLIENTS.get(store._service), "api", Refusing)
 
     assert store.delete_listed([("a.txt", '"1"')]) == ()
     assert asked[-1] == [{"Key": f"{prefix}/a.txt"}]

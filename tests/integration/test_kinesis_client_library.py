@@ -16,16 +16,16 @@ import pytest
 from exactlyonce.connectors.kinesis.aggregation import user_records
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.dynamo_db import DynamoDbAddress, dynamo_db_client
 from exactlyonce.connectors.kinesis.lease_marks import name_of
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
-from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
+from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.leases import checkpoint_at
 from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, position_after_record
 from exactlyonce.connectors.kinesis.reading import ShardReader
 from exactlyonce.connectors.kinesis.spec import KinesisSource
-from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
 from exactlyonce.errors import StartInvalid
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.schema.aws_login import AwsLogin
@@ -66,7 +66,7 @@ class Stream:
     def __post_init__(self) -> None:
         login = AwsLogin(self.kinesis.access_key, self.kinesis.secret_key)
         self.client = client_of(self.kinesis.client(), self.time)  # it waits without letting time pass
-        address = DynamoDbAddress(self.kinesis.region, self.kinesis.endpoint, login, NAMED_AT)
+        address = DynamoDbAddress(self.kinesis.region, self.kinesis.endpoint, login)
         self.table = LeaseTable(dynamo_db_client(address), TABLE)
         document = {
             "streamName": self.name,

@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.connectors.kinesis.dynamo_db import DynamoDbAddress, TableMissing, dynamo_db_client
+from exactlyonce.connectors.kinesis.lease_form import TableUnfit
 from exactlyonce.connectors.kinesis.lease_marks import Mark
 from exactlyonce.connectors.kinesis.lease_plan import CreateLease, MoveLease
-from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
+from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.leases import Checkpoint, Lease
-from exactlyonce.dynamo_db.answers import TableMissing
-from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
-from exactlyonce.dynamo_db.tables import TableUnfit
 from exactlyonce.schema.aws_login import AwsLogin
 from testbed.dynamo_db import DynamoDb
 
@@ -37,7 +36,7 @@ def table_name(name: str) -> str:
 
 def table_on(service: DynamoDb, name: str) -> LeaseTable:
     login = AwsLogin(service.access_key, service.secret_key)
-    return LeaseTable(dynamo_db_client(DynamoDbAddress(service.region, service.endpoint, login, NAMED_AT)), name)
+    return LeaseTable(dynamo_db_client(DynamoDbAddress(service.region, service.endpoint, login)), name)
 
 
 def put(service: DynamoDb, table: str, **changes: Any) -> None:
@@ -101,7 +100,9 @@ def test_leases_of_more_than_a_page_are_read(dynamo_db: DynamoDb, table_name: st
             UpdateExpression="SET leaseOwner = :owner",
             ExpressionAttributeValues={":owner": {"S": lease.owner}},
         )
-    assert "LastEvaluatedKey" in dynamo_db.client().scan(TableName=table_name), "all of them fit into one page"
+    assert "LastEvaluatedKey" in dynamo_db.client().scan(TableName=table_name, ConsistentRead=True), (
+        "one page holds all"
+    )
     assert table.leases() == {lease.key: lease for lease in leases}
 
 

@@ -1,7 +1,6 @@
 """An object log whose service answers with errors, late, twice or not at all: nothing is lost and nothing doubles.
 
-A proxy stands between the ledger and moto's server, of S3 or DynamoDB. What counts is read past the proxy: each record once,
-in one entry.
+A proxy stands between the ledger and moto's S3. What counts is read past the proxy: each record once, in one entry.
 """
 
 from __future__ import annotations
@@ -17,19 +16,15 @@ import pytest
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import S3Service
 from exactlyonce.checkpoint.store import ObjectStore
-from exactlyonce.connectors.dynamo_db.store import TableStore
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import CREATE_TRIES, ObjectLog
-from exactlyonce.dynamo_db.client import Clock
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.fence import Fenced, raise_epoch
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.races import UNKNOWN_TRIES
 from exactlyonce.positions.ranges import Epoch
-from testbed.dynamo_db import DynamoDb
 from testbed.faulty_service import Fate, FaultyService, Request
 from testbed.s3 import S3
-from tests.dynamo_db_stores import TABLE, client_of, place_on
 from tests.ledgers import STREAM, new_stream, started
 from tests.object_logs import go_on, land, records, visible
 from tests.s3_stores import BUCKET
@@ -38,15 +33,13 @@ CLIENT_TRIES = 6
 """How often a client sends a request at most whose answer says that the service has trouble."""
 
 
-class OnS3:
+class Service:
     """Logs in folders of a bucket."""
-
-    turned_away = "SlowDown"
 
     def __init__(self, s3: S3) -> None:
         self.server = s3
 
-    def store(self, endpoint: str, name: str, part_bytes: int) -> ObjectStore:
+    def store(self, endpoint: str, name: str) -> ObjectStore:
         service = S3Service.of(endpoint, None, path_style=True, secret=self.server.secret())
         return S3LogStore(f"s3a://{BUCKET}/{name}", service)
 
@@ -61,44 +54,15 @@ class OnS3:
         return [client.get_object(Bucket=BUCKET, Key=key)["Body"].read() for key in keys]
 
 
-class InDynamoDb:
-    """Logs in a table."""
-
-    turned_away = "ServiceUnavailable"
-
-    def __init__(self, dynamo_db: DynamoDb) -> None:
-        self.server = dynamo_db
-
-    def store(self, endpoint: str, name: str, part_bytes: int) -> ObjectStore:
-        now = itertools.count(0.0, 0.05)  # seconds: of each look at the clock
-        clock = Clock(elapsed_seconds=lambda: next(now), sleep=lambda seconds: None)
-        client = client_of(self.server, clock=clock, endpoint=endpoint)
-        return TableStore(client, place_on(self.server, name), part_bytes=part_bytes)
-
-    @staticmethod
-    def is_create(request: Request) -> bool:
-        writes = request.headers.get("X-Amz-Target", "").endswith(("PutItem", "TransactWriteItems"))
-        return writes and b'.entry"' in request.body
-
-    def entries(self, name: str) -> list[bytes]:
-        items = [item for item in self.server.items(TABLE) if item["log"]["S"] == name]
-        return [item["content"]["B"] for item in items if item["name"]["S"].endswith(".entry")]
-
-
-Service = OnS3 | InDynamoDb
-
-
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients pause before they send a request again; nothing here depends on how long."""
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda self, context: 0)
-    monkeypatch.setattr("exactlyonce.dynamo_db.client._CALL_SECONDS", 0.25)
+    monkeypatch.setattr("exactlyonce.aws.calls._FIRST_PAUSE_SECONDS", 0.0)
 
 
-@pytest.fixture(params=["s3", "dynamo_db"])
-def service(request: pytest.FixtureRequest) -> Service:
-    server = request.getfixturevalue(request.param)
-    return OnS3(server) if isinstance(server, S3) else InDynamoDb(server)
+@pytest.fixture
+def service(s3: S3) -> Service:
+    return Service(s3)
 
 
 @pytest.fixture
@@ -107,8 +71,8 @@ def proxy(service: Service) -> Iterator[FaultyService]:
         yield made
 
 
-def ledger_at(endpoint: str, service: Service, name: str, every: int = 4, part_bytes: int = 100_000) -> ObjectLogLedger:
-    store = service.store(endpoint, name, part_bytes)
+def ledger_at(endpoint: str, service: Service, name: str, every: int = 4) -> ObjectLogLedger:
+    store = service.store(endpoint, name)
     made = ObjectLogLedger(ObjectLog(store, snapshot_every=every, archived_from_bytes=1))
     made.prepare()
     return made
@@ -156,7 +120,7 @@ def test_a_service_that_is_slow_for_every_kind_of_request_costs_time_and_nothing
     proxy: FaultyService, service: Service, name: str
 ) -> None:
     """Reads, lists, snapshots, archives and deletions are struck as well; whoever is told of an outage tries again."""
-    driver = ledger_at(proxy.endpoint, service, name, part_bytes=1500)
+    driver = ledger_at(proxy.endpoint, service, name)
     permit = started(driver)
     proxy.fate = cycling(
         [
@@ -199,7 +163,7 @@ def test_a_driver_that_never_gets_an_answer_does_not_know_and_its_successor_does
     land(driver, permit, 1)
     proxy.fate = cycling([fate], service.is_create)
     before = creates_of(proxy, service)
-    with pytest.raises(CommitOutcomeUnknown, match=rf"no answer came to its create .*{service.turned_away}"):
+    with pytest.raises(CommitOutcomeUnknown, match=r"no answer came to its create .*SlowDown"):
         land(driver, permit, 2)
     assert creates_of(proxy, service) - before <= CLIENT_TRIES * CREATE_TRIES * 2 * UNKNOWN_TRIES, "it ends by itself"
     successor = ledger_at(service.server.endpoint, service, name, every=100)

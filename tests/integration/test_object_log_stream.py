@@ -17,12 +17,13 @@ from exactlyonce.cli.main import main
 from exactlyonce.cli.offsets import offsets_of
 from exactlyonce.connectors.files.manifest import Manifest
 from exactlyonce.reconcile.loop import Done
-from testbed.dynamo_db import DynamoDb
 from testbed.kafka import Kafka
 from testbed.postgres import Postgres
+from testbed.s3 import S3
 from tests.combinations import one_or_all
 from tests.integration.test_files_stream import ids_in, named_for_spark
 from tests.rig import Rig
+from tests.s3_stores import BUCKET
 
 pytestmark = pytest.mark.seconds(20)
 
@@ -36,17 +37,17 @@ def named_by_the_log(rig: Rig, login: Mapping[str, str]) -> list[Path]:
     return [rig.folder / "out" / file.path for manifest in manifests for file in manifest.files]
 
 
-@pytest.mark.parametrize("place", one_or_all(["in DynamoDB", "on a disk"]))
+@pytest.mark.parametrize("place", one_or_all(["on S3", "on a disk"]))
 def test_drivers_that_are_killed_around_an_entry_of_the_log_lose_and_double_nothing(
     kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str, place: str, request: pytest.FixtureRequest
 ) -> None:
     """On a disk it is the same log, and what it owes to its store the suite over all ledgers claims of a disk as well."""
     ledger: dict[str, Any] = {"objectLog": {"location": str(tmp_path / "ledger")}}
     login: dict[str, str] = {}
-    if place == "in DynamoDB":
-        served: DynamoDb = request.getfixturevalue("dynamo_db")
-        made_for_it = {"table": f"made-for-{name}", "region": served.region, "endpoint": served.endpoint}
-        ledger, login = {"dynamoDb": {**made_for_it, "secretRef": {"name": "ledgers"}}}, served.secret()
+    if place == "on S3":
+        served: S3 = request.getfixturevalue("s3")
+        service = {"endpoint": served.endpoint, "pathStyle": True, "secretRef": {"name": "ledgers"}}
+        ledger, login = {"objectLog": {"location": f"s3a://{BUCKET}/{name}-ledger", **service}}, served.secret()
     overrides = {
         "spec.sink": {"files": {"path": str(tmp_path / "out")}},
         "spec.ledger": ledger,

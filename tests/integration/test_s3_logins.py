@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from exactlyonce.checkpoint.s3 import S3LogStore
-from exactlyonce.checkpoint.s3_clients import S3Service
+from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.store import AlreadyExists, Created, FileMissing, FolderStore
 from exactlyonce.connectors.files.connector import FILES
 from exactlyonce.connectors.files.manifest import MARKER
@@ -180,7 +180,7 @@ def test_a_web_identity_that_is_not_accepted_is_told_as_such(
         told = {"Code": "AccessDenied", "Message": "Not authorized to perform sts:AssumeRoleWithWebIdentity"}
         raise ClientError({"Error": told}, "AssumeRoleWithWebIdentity")
 
-    monkeypatch.setattr(store._client, "get_object", refused)
+    monkeypatch.setattr(CLIENTS.get(store._service).api(), "get_object", refused)
     with pytest.raises(StoreUnreachable, match=r"web identity is not accepted \(Not authorized .* that role trusts"):
         store.read("stream.json")
 

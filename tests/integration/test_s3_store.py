@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import random
 import resource
 import threading
 from collections.abc import Callable
@@ -10,11 +12,14 @@ from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.assembly import checkpoint_store
+from exactlyonce.checkpoint import s3_large
 from exactlyonce.checkpoint.generation import (
     Generation,
     Marker,
@@ -25,7 +30,7 @@ from exactlyonce.checkpoint.generation import (
 )
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.s3 import S3LogStore
-from exactlyonce.checkpoint.s3_clients import S3Service
+from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.s3_conditions import PROBE, ConditionsIgnored
 from exactlyonce.checkpoint.scratch import ScratchFull
 from exactlyonce.checkpoint.state import Readable, read_generation
@@ -33,7 +38,7 @@ from exactlyonce.checkpoint.store import AlreadyExists, Created, Entry, FileTooL
 from exactlyonce.connectors.kafka.codec import CODEC
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
-from exactlyonce.errors import StoreUnreachable
+from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions
 from testbed.s3 import S3
 from tests.log_store_contract import ConcurrentLogStoreContract, ErasableStoreContract, OutputStoreContract
@@ -258,6 +263,37 @@ def test_a_file_whose_answers_all_break_off_is_unreachable() -> None:
         ):
             pass
         server.shutdown()
+
+
+def test_a_large_object_is_written_copied_and_fetched_in_parts_and_a_part_that_fails_leaves_nothing(
+    s3: S3, store: S3LogStore, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3_large, "PART_BYTES", 5 << 20)
+    content = random.Random(7).randbytes((12 << 20) + 17)
+    (tmp_path / "file").write_bytes(content)
+    store.put(tmp_path / "file", "large")
+    store.copy("large", "copied")
+    with store.fetched("copied") as file:
+        assert file.read_bytes() == content
+    keys = {path: f"{location.removeprefix(f's3a://{BUCKET}/')}/{path}" for path in ("large", "copied", "cut short")}
+    client = s3.client()
+    for path in ("large", "copied"):
+        assert client.head_object(Bucket=BUCKET, Key=keys[path])["ETag"].strip('"').endswith("-3"), "three parts"
+
+    api, asked = CLIENTS.get(store._service).api(), itertools.count()
+    upload_part = api.upload_part
+
+    def second_fails(**part: Any) -> Any:
+        if next(asked) == 1:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "UploadPart")
+        return upload_part(**part)
+
+    monkeypatch.setattr(api, "upload_part", second_fails)
+    with pytest.raises(StoreForbidden, match="cut short could not be written"):
+        store.put(tmp_path / "file", "cut short")
+    assert "cut short" not in {entry.name for entry in store.list("")}
+    uploads = client.list_multipart_uploads(Bucket=BUCKET).get("Uploads", ())
+    assert [upload for upload in uploads if upload["Key"] == keys["cut short"]] == []
 
 
 def test_a_disk_without_room_for_a_file_of_s3_is_told_as_such(store: S3LogStore) -> None:

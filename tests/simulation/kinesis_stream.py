@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from exactlyonce.aws.calls import Clock
 from exactlyonce.connectors.kinesis.codec import CODEC
 from exactlyonce.connectors.kinesis.positions import SHARD_END, UserRecord, position_after_record
-from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.positions.ranges import Partition
 from tests.kinesis_api import GREATEST_HASH_KEY, START_SECONDS, KinesisApi, StoredShard, refusal
 from tests.kinesis_in_memory import aggregated

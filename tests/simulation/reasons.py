@@ -10,9 +10,8 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import assert_never
 
-from botocore.exceptions import ClientError
-
 from exactlyonce.api.spec import Delivery
+from exactlyonce.aws.errors import AwsError
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.connectors.kinesis.reading import PositionExpired, RangeIncomplete
@@ -102,9 +101,7 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
     """Whether one of the hazards that can bring an error about had effect while the driver, or the pass, ran."""
     root = problem
     while (
-        not isinstance(root, world.refused)
-        and root.__cause__ is not None
-        and not isinstance(root.__cause__, ClientError)
+        not isinstance(root, world.refused) and root.__cause__ is not None and not isinstance(root.__cause__, AwsError)
     ):  # what an AWS service answers
         root = root.__cause__
     if isinstance(root, LogTaken) and not world.stateful:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, cast
 
+from exactlyonce.aws.calls import Clock
 from exactlyonce.checkpoint import files
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.codec import CODEC
+from exactlyonce.connectors.kinesis.dynamo_db import DynamoDbAddress, DynamoDbClient
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, Seen
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.spec import KinesisSource
-from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus

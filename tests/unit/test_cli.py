@@ -161,6 +161,20 @@ def test_a_file_that_holds_no_stream_is_one_sentence_and_status_1(tmp_path: Path
     assert not (tmp_path / "state").exists(), "nothing was written"
 
 
+@pytest.mark.parametrize("command", ["validate", "explain", "run"])
+def test_a_ledger_in_dynamodb_is_refused_in_one_sentence_and_nothing_is_written(tmp_path: Path, command: str) -> None:
+    ledger = {"dynamoDb": {"table": "ledgers", "region": "eu-central-1", "partitionKey": "orders"}}
+    file = written(tmp_path, document({**VALID, "spec.sink": {"files": {"path": "/out"}}, "spec.ledger": ledger}))
+    result = run(command, file, *([] if command == "validate" else ["--state", tmp_path / "state"]))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.splitlines() == [
+        f"{file}: spec.ledger: dynamoDb was removed: no ledger is kept in DynamoDB; write objectLog with the location of an "
+        "empty folder of this stream alone, on S3 or on a disk, or leave ledger out to keep the object log beside the "
+        "checkpoint."
+    ]
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_everything_that_is_wrong_has_a_sentence_with_file_path_and_what_to_do(tmp_path: Path) -> None:
     file = written(
         tmp_path,

@@ -125,7 +125,7 @@ def test_a_command_that_needs_an_extra_says_which_in_one_sentence(plain: Install
     on_s3.write_text(text.replace(local, s3))
     for command, module, extra in (
         (["run", "examples/orders.yaml", *at], "pyspark", "local"),
-        (["explain", str(on_s3), *at], "boto3", "s3"),
+        (["explain", str(on_s3), *at], "botocore", "s3"),
     ):
         told = plain.run(*command)
         assert (told.returncode, told.stdout, told.stderr) == (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from exactlyonce.aws_clients import AnswerTooLarge
+from exactlyonce.aws.clients import AnswerTooLarge
 from exactlyonce.checkpoint.folders import open_folder, open_versions
 from exactlyonce.checkpoint.local import LocalLogStore
 from exactlyonce.checkpoint.s3 import S3LogStore
@@ -106,7 +106,7 @@ def test_an_answer_to_what_is_written_or_deleted_is_not_read_to_its_end_either(s
 )
 def test_neither_is_one_to_a_copy_or_to_an_upload_in_parts(operation: str, given: dict[str, Any]) -> None:
     with answering(b"<L>" + b"<a/>" * 300_000 + b"</L>") as endpoint:
-        client = CLIENTS.get(S3Service.of(endpoint, None, path_style=True, secret=LOGIN))
+        client = CLIENTS.get(S3Service.of(endpoint, None, path_style=True, secret=LOGIN)).api()
         with pytest.raises(AnswerTooLarge):
             getattr(client, operation)(Bucket="shop", Key="b", **given)
 

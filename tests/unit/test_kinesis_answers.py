@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from exactlyonce import aws_clients
-from exactlyonce.aws_clients import bound_answers, new_client
+from exactlyonce.aws import clients
+from exactlyonce.aws.clients import AnswerLimits, make_client
 from exactlyonce.connectors.kinesis.answers import NotKinesis
 from exactlyonce.connectors.kinesis.client import UNKNOWN_MILLISECONDS, KinesisAddress, KinesisClient, Page
 from exactlyonce.connectors.kinesis.clients import kinesis_client
@@ -59,12 +59,11 @@ class Server:
 
     @property
     def client(self) -> KinesisClient:
-        return KinesisClient(self.address, kinesis_client(self.address)._connected, ManualTime().clock())
+        return KinesisClient(self.address, kinesis_client(self.address)._aws.api, ManualTime().clock())
 
-    def bounded(self, most_bytes: int, seconds: float) -> KinesisClient:
-        login = {"aws_access_key_id": "id", "aws_secret_access_key": "a-secret-key"}
-        client = new_client("kinesis", has_login=True, region_name="eu-west-1", endpoint_url=self.endpoint, **login)
-        bound_answers(client, "kinesis", most_bytes, seconds)
+    def bounded(self, most_bytes: int) -> KinesisClient:
+        limits = AnswerLimits(5.0, 10.0, 10.0, most_bytes)
+        client = make_client("kinesis", limits, self.address.login, region="eu-west-1", endpoint=self.endpoint)
         return KinesisClient(self.address, lambda: client, ManualTime().clock())
 
     def answer(self, told: Any, status: int = 200) -> None:
@@ -168,7 +167,7 @@ def test_records_taken_from_the_wire_are_those_that_the_aws_library_parses(serve
         for place, moment in enumerate(moments)
     ]
     server.answer({**PAGE, "Records": sent, "ChildShards": [{"ShardId": "child"}], "MillisBehindLatest": 9})
-    from_wire, by_library = records(server.client), records(server.bounded(1 << 20, 10.0))
+    from_wire, by_library = records(server.client), records(server.bounded(1 << 20))
     assert from_wire == by_library
     assert [record.data for record in from_wire.records] == [bytes(range(place, 256)) for place in range(len(moments))]
 
@@ -305,17 +304,10 @@ def test_an_answer_is_read_no_further_than_any_of_kinesis_is_long(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.answer({**PAGE, "Padding": "x" * 100_000})
-    bounded = server.bounded(50_000, 30.0)
+    bounded = server.bounded(50_000)
     with pytest.raises(NotKinesis, match="more than 50000 bytes"):
         records(bounded)
-    monkeypatch.setattr(aws_clients, "MOST_VALUES", 1000)
+    monkeypatch.setattr(clients, "MOST_VALUES", 1000)
     server.answer({**PAGE, "Padding": [[]] * 1000})
     with pytest.raises(NotKinesis, match="more than 1000 values"):
         records(server.client)
-
-
-def test_an_answer_that_comes_too_slowly_is_given_up(server: Server) -> None:
-    server.answer(PAGE)
-    slow = server.bounded(50_000, -1.0)
-    with pytest.raises(SourceUnreachable, match="there is no answer in time"):
-        records(slow)

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from exactlyonce.connectors.kinesis.dynamo_db import TableMissing
 from exactlyonce.connectors.kinesis.lease_marks import Mark, name_of
 from exactlyonce.connectors.kinesis.lease_plan import UNMOVED_SECONDS
 from exactlyonce.connectors.kinesis.leases import EVERY_USER_RECORD, Checkpoint, Lease
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, UserRecord, position_after_record
-from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import StoreUnreachable
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.aws.calls import Clock
+from exactlyonce.connectors.kinesis.dynamo_db import DynamoDbAddress, DynamoDbClient
+from exactlyonce.connectors.kinesis.lease_form import TableUnfit
 from exactlyonce.connectors.kinesis.lease_table import LeaseTable
-from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient
-from exactlyonce.dynamo_db.tables import TableUnfit
 from exactlyonce.errors import StoreUnreachable
 
 

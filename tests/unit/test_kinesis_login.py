@@ -59,11 +59,11 @@ def test_a_rotated_secret_is_seen_by_the_next_task_and_by_a_query_that_runs(moun
     write(mounted, {"AWS_SECRET_ACCESS_KEY": "rotated"})
     assert PLACE.client().address.login == AwsLogin("id", "rotated")
     assert before.address.login == AwsLogin("id", "secret")
-    credentials = lasting._connect()._request_signer._credentials
+    credentials = lasting._aws.api()._request_signer._credentials
     assert credentials.secret_key == "rotated"
 
 
 def test_without_a_secret_the_login_is_that_of_the_process(mounted: Path) -> None:
     place = Place("orders", "orders", "eu-west-1", None, None)
     assert place.address().login is None
-    assert place.client()._connect()._request_signer._credentials.access_key == "that of the process"
+    assert place.client()._aws.api()._request_signer._credentials.access_key == "that of the process"

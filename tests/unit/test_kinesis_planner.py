@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 
+from exactlyonce.aws.calls import Clock
 from exactlyonce.connectors.kinesis.positions import TRIM_HORIZON, UserRecord
-from exactlyonce.connectors.kinesis.rate_limit import Clock
 from exactlyonce.connectors.kinesis.reading import PositionExpired, ShardReader, read_range
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce_spark.connectors.kinesis import planner as planning

@@ -14,7 +14,7 @@ from exactlyonce.control.operator_locations import (
     parse_locations,
 )
 from exactlyonce.control.settings import read_settings
-from exactlyonce.schema.places import S3Place, TablePlace
+from exactlyonce.schema.places import S3Place
 
 PREFIX = "s3a://lake/checkpoints/a"
 
@@ -234,29 +234,3 @@ def test_the_operator_is_started_with_them_and_does_not_start_with_wrong_ones(
     assert "checkpoints.locations (an administrator sets it): 0.prefixes.0: " in capsys.readouterr().err
     monkeypatch.delenv(variable)
     assert read_settings([]).locations == NO_LOCATIONS
-
-
-def in_table(key: str, table: str = "ledgers", region: str = "eu-central-1", endpoint: str | None = None) -> TablePlace:
-    return TablePlace(region, table, key, endpoint)
-
-
-def test_a_table_is_allowed_as_folders_are_by_region_table_and_the_parts_of_the_partition_key() -> None:
-    whole, own = allowing("dynamodb://eu-central-1/ledgers"), allowing("dynamodb://eu-central-1/ledgers/{namespace}")
-    assert whole.allow("shop", in_table("billing/orders"))
-    assert own.allow("shop", in_table("shop/orders"))
-    assert own.allow("shop", in_table("shop"))
-    for place in (
-        in_table("billing/orders"),
-        in_table("shops/orders"),
-        in_table("shop/../billing/orders"),
-        in_table("shop//orders"),
-        in_table("shop/orders", table="ledger"),
-        in_table("shop/orders", region="eu-central-2"),
-        in_table("shop/orders", endpoint="http://elsewhere"),
-        in_table("ledgers/shop/orders", table="eu-central-1"),
-    ):
-        assert not own.allow("shop", place), place
-    assert not whole.allow("shop", in_table("shop/orders", endpoint="http://elsewhere"))
-    assert not allowing("s3a://ledgers/shop").allow("shop", in_table("shop"))
-    assert not whole.allow("shop", at("s3a://eu-central-1/ledgers/shop"))
-    assert not whole.allow("shop", at("dynamodb://eu-central-1/ledgers/shop"))

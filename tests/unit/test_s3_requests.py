@@ -12,6 +12,7 @@ from botocore.stub import Stubber
 from exactlyonce.checkpoint import store as limits
 from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.s3 import S3LogStore
+from exactlyonce.checkpoint.s3_clients import CLIENTS
 from exactlyonce.checkpoint.s3_conditions import PROBE
 from exactlyonce.connectors.files.manifest import MARKER
 from exactlyonce.connectors.files.tenancy import PathOfAnother, Tenant, take_place
@@ -39,7 +40,7 @@ def of(key: str) -> dict[str, str]:
 
 def test_what_is_removed_is_listed_and_of_the_rest_three_keys_at_most() -> None:
     store = store_of_its_own("removes")
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         s3.add_response("delete_objects", {})
         s3.add_response(
             "list_objects_v2", {"IsTruncated": False}, {"Bucket": "bucket", "Prefix": "lake/eu/orders/old/"}
@@ -53,7 +54,7 @@ def test_what_is_removed_is_listed_and_of_the_rest_three_keys_at_most() -> None:
 def test_a_folder_that_is_the_streams_own_is_taken_again_without_listing_it() -> None:
     """The login reaches this folder alone: S3 answers of the one above that it may not be read."""
     store = store_of_its_own("takes")
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         s3.add_response("get_object", holds(TENANT.to_bytes()), of(f"lake/eu/orders/{MARKER}"))
         s3.add_client_error("get_object", "AccessDenied", "no", 403, expected_params=of(f"lake/eu/{MARKER}"))
         s3.add_client_error("get_object", "NoSuchKey", "no", 404, expected_params=of(f"lake/{MARKER}"))
@@ -63,7 +64,7 @@ def test_a_folder_that_is_the_streams_own_is_taken_again_without_listing_it() ->
 
 def test_a_folder_in_that_of_another_stream_is_refused_before_anything_is_written() -> None:
     store = store_of_its_own("inside")
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         for folder in ("lake/eu/orders", "lake/eu"):
             s3.add_client_error("get_object", "NoSuchKey", "no", 404, expected_params=of(f"{folder}/{MARKER}"))
         s3.add_response("get_object", holds(b"{}"), of(f"lake/{MARKER}"))
@@ -78,7 +79,7 @@ def test_a_folder_that_is_read_whole_has_a_limit_that_says_what_to_do_and_one_th
     monkeypatch.setattr(limits, "MOST_FILES", 2)
     store = store_of_its_own("limits")
     page = {"Contents": [{"Key": f"lake/eu/orders/{name}", "Size": 1} for name in "abc"]}
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         for _ in range(4):
             s3.add_response("list_objects_v2", page)
         assert len(dict(store.walk(""))) == 3

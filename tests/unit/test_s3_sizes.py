@@ -9,6 +9,7 @@ from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.assembly import checkpoint_store
 from exactlyonce.checkpoint.locations import StoreInPods
 from exactlyonce.checkpoint.s3 import S3LogStore
+from exactlyonce.checkpoint.s3_clients import CLIENTS
 from exactlyonce.checkpoint.store import Size, SizedStore
 from exactlyonce.errors import StoreUnreachable
 
@@ -28,7 +29,7 @@ def test_objects_and_bytes_are_counted_over_all_answers_and_the_objects_themselv
     store = store_of_its_own("two-answers")
     names = ["stream.json", "generation-000001-a1/offsets/0", "generation-000002-a5/state/0/1/2.delta"]
     listed = [{"Key": f"checkpoints/orders/{name}", "Size": 10} for name in names]
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         more = {"IsTruncated": True, "NextContinuationToken": "more"}
         s3.add_response("list_objects_v2", {"Contents": listed[:2], **more}, ASKED)
         s3.add_response("list_objects_v2", {"Contents": listed[2:]}, {**ASKED, "ContinuationToken": "more"})
@@ -38,14 +39,14 @@ def test_objects_and_bytes_are_counted_over_all_answers_and_the_objects_themselv
 
 def test_a_location_without_an_object_has_the_size_zero() -> None:
     store = store_of_its_own("nothing")
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         s3.add_response("list_objects_v2", {}, ASKED)
         assert list(store.sizes()) == [Size(0, 0)]
 
 
 def test_a_login_that_may_not_list_is_told_what_it_lacks_and_is_no_size_of_zero() -> None:
     store = store_of_its_own("denied")
-    with Stubber(store._client) as s3:
+    with Stubber(CLIENTS.get(store._service).api()) as s3:
         s3.add_client_error("list_objects_v2", "AccessDenied", "no", 403)
         with pytest.raises(
             StoreUnreachable, match=r"checkpoints/orders could not be measured: .*needs s3:ListBucket on lake"

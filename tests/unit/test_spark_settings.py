@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from exactlyonce.api.resource import ResourceInvalid, parse_stream
-from exactlyonce.aws_clients import new_client
+from exactlyonce.aws.clients import AnswerLimits, make_client
 from exactlyonce.cli.local_stream import driver_document
 from exactlyonce.launch.driver_pod import manifests_of
 from exactlyonce.launch.pod_settings import resolve
@@ -316,7 +316,7 @@ def test_the_login_of_a_secret_for_s3_is_not_that_of_other_services(
         monkeypatch.delenv(key, raising=False)
     for key, value in environment.items():
         monkeypatch.setenv(key, value)
-    client = new_client("kinesis", has_login=False, region_name="eu-west-1")
+    client = make_client("kinesis", AnswerLimits(1.0, 1.0, 1.0, 1), None, region="eu-west-1")
     found = client._get_credentials()
     assert (found.access_key, found.secret_key, found.token) == used
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from exactlyonce.api.checkpoint import Checkpoint
 from exactlyonce.connectors.registry import LEDGERS, NEEDS_A_FOLDER_ONLY, SINKS, LedgerFields
 from exactlyonce.connectors.specs import Chosen, LedgerSpec, SinkSpec
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import field_name
-from exactlyonce.schema.places import Place, S3Place
+from exactlyonce.schema.places import S3Place
 
 if TYPE_CHECKING:
     from exactlyonce.api.spec import StreamSpec
@@ -27,10 +27,10 @@ class Ledger(LedgerFields, Chosen[LedgerSpec]):
     """Where it is recorded what has landed."""
 
     one_of = tuple(LEDGERS)
-
-    def of_stream(self, stream_id: str) -> Ledger:
-        """Return the ledger with what it takes from the stream where the resource leaves it out."""
-        return self.model_copy(update={self.connector: self.spec.of_stream(stream_id)})
+    removed: ClassVar[Mapping[str, str]] = {
+        "dynamoDb": f"no ledger is kept in DynamoDB; write {field_name(NEEDS_A_FOLDER_ONLY)} with the location of an empty "
+        "folder of this stream alone, on S3 or on a disk, or leave ledger out to keep the object log beside the checkpoint"
+    }
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class LedgerInUse:
     connector: str
     spec: SinkSpec | LedgerSpec
     named_at: str
-    folder: Place | str | None
+    folder: S3Place | str | None
 
 
 def ledger_of(spec: StreamSpec) -> LedgerInUse:

@@ -82,13 +82,9 @@ def parse_stream(document: Mapping[str, Any], where: str) -> Stream:
         else {}
     )
     try:
-        stream = Stream.model_validate({"metadata": kept, "spec": document.get("spec")})
+        return Stream.model_validate({"metadata": kept, "spec": document.get("spec")})
     except ValidationError as problem:
         raise ResourceInvalid([f"{where}: {sentence}" for sentence in sentences_of(problem)]) from problem
-    if stream.spec.ledger is None:
-        return stream
-    ledger = stream.spec.ledger.of_stream(stream.stream_id)
-    return stream.model_copy(update={"spec": stream.spec.model_copy(update={"ledger": ledger})})
 
 
 def require_kind(document: Mapping[str, Any], where: str) -> None:

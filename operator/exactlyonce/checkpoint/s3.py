@@ -8,29 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from boto3.exceptions import RetriesExceededError
-from boto3.s3.transfer import TransferConfig
-from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ReadTimeoutError
-from botocore.parsers import ResponseParserError
-
-from exactlyonce.aws_answers import code_of
-from exactlyonce.aws_clients import AnswerTooLarge
-from exactlyonce.checkpoint.s3_answers import (
-    CONDITION_FAILED,
-    CONFLICTING,
-    MISSING,
-    NOT_ALLOWED,
-    UNKNOWN_CONDITION,
-    WRONG_LOGIN,
-    silence_of,
-    told_of,
-)
+from exactlyonce.aws import errors
+from exactlyonce.aws.answers import BROKEN_OFF, error_in, error_of
+from exactlyonce.aws.calls import Call
+from exactlyonce.aws.errors import AwsError
+from exactlyonce.checkpoint.s3_answers import UNKNOWN_CONDITION, sentence_of
 from exactlyonce.checkpoint.s3_clients import CLIENTS, S3Service
 from exactlyonce.checkpoint.s3_conditions import PROBE, conditions_ignored, require_conditions
+from exactlyonce.checkpoint.s3_large import copy_object, write_object
 from exactlyonce.checkpoint.scratch import needing_room, scratch_folder
 from exactlyonce.checkpoint.store import (
     AlreadyExists,
@@ -42,15 +31,12 @@ from exactlyonce.checkpoint.store import (
     Size,
     require_few,
 )
-from exactlyonce.errors import StoreForbidden, StoreUnreachable
+from exactlyonce.errors import StoreUnreachable
 from exactlyonce.schema.places import S3_PREFIX
 
 _CONFLICT_TRIES, _CONFLICT_SECONDS = 6, 0.2
 _PART_BYTES = 1 << 20
 MOST_DELETED = 1000  # S3 takes no more keys in one DeleteObjects
-
-_ONE_BY_ONE = TransferConfig(use_threads=False)
-"""Copies run where they were asked for: a pass has a thread, and its bounds count it."""
 
 
 class S3LogStore:
@@ -65,11 +51,15 @@ class S3LogStore:
         self._bucket, _, prefix = self._location.removeprefix(S3_PREFIX).partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
         self._service = service
-        self._client  # noqa: B018 - made now, which takes longer than a request
+        CLIENTS.get(service).api()  # made now, which takes longer than a request
 
-    @property
-    def _client(self) -> Any:
-        return CLIENTS.get(self._service)
+    def _request(self, operation: str, parse: Callable[[Any], Any] = lambda answer: answer, **arguments: Any) -> Any:
+        """Make a call of the bucket, and return what `parse` makes of the answer.
+
+        Raises:
+            AwsError: by situation.
+        """
+        return CLIENTS.get(self._service).call(Call(operation, {"Bucket": self._bucket, **arguments}), parse)
 
     @property
     def location(self) -> str:
@@ -175,28 +165,29 @@ class S3LogStore:
                 self._delete([self._prefix + path for path in paths[start : start + MOST_DELETED]])
 
     def copy(self, source: str, target: str) -> None:
-        """Let the service copy an object; large ones in parts, which appear at once. Nothing passes through here."""
-        place = {"Bucket": self._bucket, "Key": self._prefix + source}
+        """Let the service copy an object; a large one in parts, which appear at once. Nothing passes through here."""
         with self._named("copied", source, may_be_missing=True):
-            self._client.copy(place, self._bucket, self._prefix + target, Config=_ONE_BY_ONE)
+            copy_object(self._request, self._bucket, self._prefix + source, self._prefix + target)
 
     @contextmanager
     def fetched(self, path: str) -> Iterator[Path]:
         """Bring an object here for as long as the block takes."""
         with scratch_folder() as folder:
             file = folder / "file"
-            with self._named("read", path, may_be_missing=True), needing_room():
-                try:
-                    self._client.download_file(self._bucket, self._prefix + path, str(file), Config=_ONE_BY_ONE)
-                except RetriesExceededError as problem:
-                    raise problem.last_exception from None
+
+            def written(answer: Any) -> None:
+                with closing(answer["Body"]) as body, needing_room(), file.open("wb") as out:
+                    while part := body.read(_PART_BYTES):
+                        out.write(part)
+
+            with self._named("read", path, may_be_missing=True):
+                self._request("GetObject", written, Key=self._prefix + path)
             yield file
 
     def put(self, source: Path, path: str) -> None:
         """Write an object from a file of this machine; a large one in parts, which appear at once."""
-        # Not `upload_file`, which hides the service's answer in an error of its own.
         with self._named("written", path), source.open("rb") as content:
-            self._client.upload_fileobj(content, self._bucket, self._prefix + path, Config=_ONE_BY_ONE)
+            write_object(self._request, self._prefix + path, content, source.stat().st_size)
 
     def remove(self, path: str, is_enough: Callable[[], bool] = lambda: False) -> bool:
         """Remove a file, or a folder with all that is in it; with the last of them goes what proved the service."""
@@ -204,11 +195,11 @@ class S3LogStore:
             self._delete([self._prefix + path])
             for page in self._pages(f"{self._prefix}{path}/"):
                 self._delete([item["Key"] for item in page.get("Contents", ())])
-                if page["IsTruncated"] and is_enough():
+                if page.get("IsTruncated") and is_enough():
                     return False
         with self._named("removed", PROBE):
             own = {self._prefix, self._prefix + PROBE}
-            first = self._client.list_objects_v2(Bucket=self._bucket, Prefix=self._prefix, MaxKeys=len(own) + 1)
+            first = self._request("ListObjectsV2", Prefix=self._prefix, MaxKeys=len(own) + 1)
             if {item["Key"] for item in first.get("Contents", ())} <= own:
                 self._delete([self._prefix + PROBE])
         return True
@@ -218,9 +209,9 @@ class S3LogStore:
         if not keys:
             return
         objects = [{"Key": key} for key in keys]
-        answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
+        answer = self._request("DeleteObjects", Delete={"Objects": objects, "Quiet": True})
         for error in answer.get("Errors", ()):
-            raise ClientError({"Error": error}, "DeleteObjects")
+            raise error_in(error)
 
     def _below(self, folder: str) -> str:
         return f"{self._prefix}{folder}/" if folder else self._prefix
@@ -229,13 +220,25 @@ class S3LogStore:
         return f"{self._location}/{path}".rstrip("/")
 
     def _pages(self, prefix: str, **more: str) -> Iterator[dict[str, Any]]:
-        paginator = self._client.get_paginator("list_objects_v2")
-        yield from paginator.paginate(Bucket=self._bucket, Prefix=prefix, **more)
+        asked: dict[str, Any] = {"Prefix": prefix, **more}
+        while True:
+            page: dict[str, Any] = self._request("ListObjectsV2", **asked)
+            yield page
+            if not page.get("IsTruncated"):
+                return
+            token = page.get("NextContinuationToken")
+            if not token or token == asked.get("ContinuationToken"):
+                raise errors.Foreign("its next page is the same one")
+            asked["ContinuationToken"] = token
 
     def _get(self, path: str, most_bytes: int | None) -> tuple[bytes, str]:
         with self._named("read", path, may_be_missing=True):
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path)
-            return self._bounded(path, answer["Body"], most_bytes), answer["ETag"]
+            found: tuple[bytes, str] = self._request(
+                "GetObject",
+                lambda answer: (self._bounded(path, answer["Body"], most_bytes), str(answer["ETag"])),
+                Key=self._prefix + path,
+            )
+            return found
 
     def _bounded(self, path: str, body: Any, most_bytes: int | None) -> bytes:
         """Read an answer to its end, and no further than the limit: what the service says of its length is not relied on."""
@@ -252,17 +255,23 @@ class S3LogStore:
 
     def _put(self, path: str, content: bytes, **condition: str) -> bool:
         """Write an object on a condition; False when the condition does not hold."""
+        written: dict[str, Any] = {"Key": self._prefix + path, "Body": content, **condition}
         with self._named("written", path):
             for waited in range(_CONFLICT_TRIES):
                 try:
-                    self._client.put_object(Bucket=self._bucket, Key=self._prefix + path, Body=content, **condition)
-                except ClientError as problem:
-                    code = code_of(problem)
-                    if code in CONDITION_FAILED or (code in MISSING and "IfMatch" in condition):
+                    self._request("PutObject", **written)
+                except errors.ConditionFailed:
+                    return False
+                except errors.Missing:
+                    if "IfMatch" in condition:
                         return False
-                    if code in UNKNOWN_CONDITION:
-                        raise conditions_ignored(self._service, self._location) from problem
-                    if code not in CONFLICTING or waited == _CONFLICT_TRIES - 1:
+                    raise
+                except errors.Refused as error:
+                    if error.code in UNKNOWN_CONDITION:
+                        raise conditions_ignored(self._service, self._location) from error
+                    raise
+                except errors.Conflict:
+                    if waited == _CONFLICT_TRIES - 1:
                         raise
                     time.sleep(_CONFLICT_SECONDS)  # S3 asks for this when two conditional writes meet
                 else:
@@ -274,24 +283,12 @@ class S3LogStore:
 
     @contextmanager
     def _named(self, act: str, path: str, *, may_be_missing: bool = False) -> Iterator[None]:
-        where = self._where(path)
         try:
             yield
-        except ClientError as problem:
-            if may_be_missing and code_of(problem) in MISSING:
-                raise FileMissing(path) from None
-            if code_of(problem) in WRONG_LOGIN:
-                CLIENTS.forget_login(self._service)
-            kind = StoreForbidden if code_of(problem) in NOT_ALLOWED else StoreUnreachable
-            raise kind(f"{where} could not be {act}: {told_of(problem, self._bucket)}") from problem
-        except NoCredentialsError as problem:
-            CLIENTS.forget_login(self._service)
-            raise StoreUnreachable(
-                f"{where} could not be {act}: there is no login; name a secret in secretRef, or give the service "
-                "account a web identity."
-            ) from problem
-        except (BotoCoreError, ReadTimeoutError, ResponseParserError, AnswerTooLarge, OSError) as problem:
-            raise StoreUnreachable(
-                f"{where} could not be {act}: {silence_of(problem)}; check that "
-                f"{self._service.endpoint or 'Amazon S3'} is reachable."
-            ) from problem
+        except (AwsError, *BROKEN_OFF) as problem:
+            error = error_of(problem, has_statuses=True)
+        else:
+            return
+        if may_be_missing and isinstance(error, errors.Missing):
+            raise FileMissing(path)
+        raise sentence_of(error, act, self._where(path), self._bucket, self._service.name) from error

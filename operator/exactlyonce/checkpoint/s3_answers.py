@@ -2,54 +2,46 @@
 
 from __future__ import annotations
 
-from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
-from botocore.parsers import ResponseParserError
+from exactlyonce.aws import errors
+from exactlyonce.aws.errors import AwsError
+from exactlyonce.errors import StoreForbidden, StoreUnreachable
 
-from exactlyonce.aws_answers import code_of, message_of
-from exactlyonce.aws_clients import AnswerTooLarge
-from exactlyonce.bounded_text import one_line
-
-MISSING = {"NoSuchKey", "404", "NotFound"}
-CONDITION_FAILED = {"PreconditionFailed", "412"}
-CONFLICTING = {"ConditionalRequestConflict", "409"}
-NOT_ALLOWED = {"AccessDenied", "403", "Forbidden", "AllAccessDisabled"}
-WRONG_LOGIN = {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
-_ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 UNKNOWN_CONDITION = {"NotImplemented", "501"}
+"""The codes of a service that does not know the condition of a request."""
+
+_ELSEWHERE = {"PermanentRedirect", "301", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 
 
-def told_of(problem: ClientError, bucket: str) -> str:
-    """Return what a service's refusal means for a person."""
-    code = code_of(problem)
-    said = message_of(problem)
-    if problem.operation_name == "AssumeRoleWithWebIdentity":
-        return (
-            f"the service account's web identity is not accepted ({said or code}); correct the role that its annotation "
-            "names, or whom that role trusts."
-        )
-    if code in NOT_ALLOWED:
-        return (
-            f"access is denied ({said or code}); the login needs s3:ListBucket on {bucket}, and s3:GetObject, "
-            "s3:PutObject and s3:DeleteObject below it."
-        )
-    if code in WRONG_LOGIN:
-        return f"the login is not accepted ({code}); correct the secret that secretRef names."
-    if code == "NoSuchBucket":
-        return f"there is no bucket {bucket}; make it, or correct location."
-    if code in _ELSEWHERE:
-        return f"bucket {bucket} is in another region ({said or code}); set region."
-    return f"the service answered {code} ({said or 'no details given'})."
+def sentence_of(error: AwsError, act: str, where: str, bucket: str, service: str) -> StoreUnreachable:
+    """Return the error by situation: that a place could not be read, written or whatever the `act` is, and why."""
+    kind = StoreForbidden if isinstance(error, errors.NotAllowed) and not error.is_of_identity else StoreUnreachable
+    return kind(f"{where} could not be {act}: {_told_of(error, bucket, service)}")
 
 
-def silence_of(problem: Exception) -> str:
-    """Say how a service did not answer, without the address that was asked, which holds every parameter."""
-    match problem:
-        case ConnectTimeoutError() | EndpointConnectionError():
-            return "there is no connection"
-        case ReadTimeoutError():
-            return "there is no answer"
-        case ResponseParserError() | AnswerTooLarge():
-            # The error holds the answer, which may be that of any server a tenant named.
-            return "what answers is not an S3 service"
+def _told_of(error: AwsError, bucket: str, service: str) -> str:
+    said = error.said or error.code
+    match error:
+        case errors.LoginMissing():
+            return "there is no login; name a secret in secretRef, or give the service account a web identity."
+        case _ if error.is_of_identity:
+            return (
+                f"the service account's web identity is not accepted ({said}); correct the role that its annotation "
+                "names, or whom that role trusts."
+            )
+        case errors.NotAllowed():
+            return (
+                f"access is denied ({said}); the login needs s3:ListBucket on {bucket}, and s3:GetObject, "
+                "s3:PutObject and s3:DeleteObject below it."
+            )
+        case errors.LoginRefused():
+            return f"the login is not accepted ({error.code}); correct the secret that secretRef names."
+        case errors.Foreign():  # nothing of the answer: it may be that of any server that a tenant named
+            return f"what answers is not an S3 service; check that {service} is reachable."
+        case errors.Refused() if error.code == "NoSuchBucket":
+            return f"there is no bucket {bucket}; make it, or correct location."
+        case errors.Refused() if error.code in _ELSEWHERE:
+            return f"bucket {bucket} is in another region ({said}); set region."
+        case _ if error.code:
+            return f"the service answered {error.code} ({error.said or 'no details given'})."
         case _:
-            return one_line(str(problem))
+            return f"{error.how}; check that {service} is reachable."

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, cast
 
-from botocore.exceptions import ClientError
-
-from exactlyonce.aws_answers import code_of
+from exactlyonce.aws import errors
+from exactlyonce.aws.answers import error_in
 from exactlyonce.checkpoint.s3 import MOST_DELETED, S3LogStore
-from exactlyonce.checkpoint.s3_answers import CONDITION_FAILED, CONFLICTING, MISSING, UNKNOWN_CONDITION
+from exactlyonce.checkpoint.s3_answers import UNKNOWN_CONDITION
 from exactlyonce.checkpoint.s3_conditions import PROBE
 from exactlyonce.checkpoint.store import FileMissing
 
@@ -73,11 +72,9 @@ class S3Versions(S3LogStore):
         """
         with self._named("read", path, may_be_missing=True):
             try:
-                answer = self._client.get_object(Bucket=self._bucket, Key=self._prefix + path, IfMatch=tag)
-            except ClientError as problem:
-                if code_of(problem) in CONDITION_FAILED:
-                    raise OtherVersion(path) from problem
-                raise
+                answer = self._request("GetObject", Key=self._prefix + path, IfMatch=tag)
+            except errors.ConditionFailed as error:
+                raise OtherVersion(path) from error
             with closing(answer["Body"]) as body:
                 yield cast("BinaryIO", io.BufferedReader(_Body(body), _BUFFER_BYTES))
 
@@ -102,16 +99,17 @@ class S3Versions(S3LogStore):
             with self._named("removed", part[0][0]):
                 wanted = [{"Key": self._prefix + path, "ETag": tag} for path, tag in part]
                 try:
-                    answer = self._client.delete_objects(Bucket=self._bucket, Delete={"Objects": wanted, "Quiet": True})
-                except ClientError as problem:
-                    if code_of(problem) not in UNKNOWN_CONDITION:
+                    answer = self._request("DeleteObjects", Delete={"Objects": wanted, "Quiet": True})
+                except errors.Refused as error:
+                    if error.code not in UNKNOWN_CONDITION:
                         raise
                     self._delete([each["Key"] for each in wanted])
                     continue
-                for error in answer.get("Errors", ()):
-                    if error.get("Code") not in CONDITION_FAILED | MISSING:
-                        raise ClientError({"Error": error}, "DeleteObjects")
-                    changed.append(error["Key"].removeprefix(self._prefix))
+                for told in answer.get("Errors", ()):
+                    problem = error_in(told)
+                    if not isinstance(problem, errors.ConditionFailed | errors.Missing):
+                        raise problem
+                    changed.append(told["Key"].removeprefix(self._prefix))
         return tuple(changed)
 
     def described(self, path: str) -> Mapping[str, Any] | None:
@@ -122,7 +120,7 @@ class S3Versions(S3LogStore):
         """
         try:
             with self._named("read", path, may_be_missing=True):
-                return cast("Mapping[str, Any]", self._client.head_object(Bucket=self._bucket, Key=self._prefix + path))
+                return cast("Mapping[str, Any]", self._request("HeadObject", Key=self._prefix + path))
         except FileMissing:
             return None
 
@@ -135,8 +133,8 @@ class S3Versions(S3LogStore):
         place = {"Bucket": source._bucket, "Key": source._prefix + path}
         with self._named("written", path):
             try:
-                self._client.copy_object(
-                    Bucket=self._bucket,
+                self._request(
+                    "CopyObject",
                     Key=self._prefix + path,
                     CopySource=place,
                     CopySourceIfMatch=tag,
@@ -144,24 +142,24 @@ class S3Versions(S3LogStore):
                     MetadataDirective="REPLACE",
                     **written,
                 )
-            except ClientError as problem:
-                if code_of(problem) in CONDITION_FAILED | CONFLICTING | MISSING:
-                    return False
-                raise
+            except (errors.ConditionFailed, errors.Conflict, errors.Missing):
+                return False
             return True
 
     def _part(self, path: str, tag: str, start: int, end: int) -> bytes:
         with self._named("read", path, may_be_missing=True):
             try:
-                answer = self._client.get_object(
-                    Bucket=self._bucket, Key=self._prefix + path, IfMatch=tag, Range=f"bytes={start}-{end - 1}"
+                found: bytes = self._request(
+                    "GetObject", _read, Key=self._prefix + path, IfMatch=tag, Range=f"bytes={start}-{end - 1}"
                 )
-            except ClientError as problem:
-                if code_of(problem) in CONDITION_FAILED:
-                    raise OtherVersion(path) from problem
-                raise
-            with closing(answer["Body"]) as body:
-                return bytes(body.read())
+            except errors.ConditionFailed as error:
+                raise OtherVersion(path) from error
+            return found
+
+
+def _read(answer: Any) -> bytes:
+    with closing(answer["Body"]) as body:
+        return bytes(body.read())
 
 
 class _Parts(io.RawIOBase):

@@ -25,7 +25,6 @@ CONNECTORS = (
     "iceberg",
     "doris",
     "object_log",
-    "dynamo_db",
 )
 
 NEEDS_A_FOLDER_ONLY = "object_log"

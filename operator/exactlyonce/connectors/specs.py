@@ -15,7 +15,7 @@ from exactlyonce.positions.ranges import Partition, Ranges
 from exactlyonce.positions.selection import Selection
 from exactlyonce.schema.constraints import Rule
 from exactlyonce.schema.model import SecretRef
-from exactlyonce.schema.places import Place, S3Place
+from exactlyonce.schema.places import S3Place
 
 Spec = TypeVar("Spec")
 
@@ -230,12 +230,8 @@ class LedgerSpec(Protocol):
         ...
 
     @property
-    def folder(self) -> Place | str | None:
-        """What the ledger is in: a folder on S3, a path, or a part of a table; None where it is in a database."""
-        ...
-
-    def of_stream(self, stream_id: str) -> Self:
-        """Return the ledger with what it takes from the stream where the resource leaves it out."""
+    def folder(self) -> S3Place | str | None:
+        """What the ledger is in: a folder on S3, or a path; None where it is in a database."""
         ...
 
 

@@ -14,9 +14,8 @@ from exactlyonce.connectors.registry import LEDGERS
 from exactlyonce.control.operator_locations import OperatorLocations
 from exactlyonce.control.operator_sources import OperatorSources
 from exactlyonce.errors import Refused
-from exactlyonce.schema.aws_login import login_in
 from exactlyonce.schema.model import field_name
-from exactlyonce.schema.places import Place, S3Place
+from exactlyonce.schema.places import S3Place
 from exactlyonce.source.connector import SourceAddress
 from exactlyonce.source.counted_files import CountsFiles, FileCounter
 
@@ -44,7 +43,7 @@ def operators_store(
             f"The checkpoint location {checkpoint.location} is a folder, which the operator cannot see from its own pod; "
             "give checkpoint.s3, or checkpoint.volume with the claim that the folder is on."
         )
-    if is_in_reach(checkpoint.s3, namespace, secret, allowed, "checkpoint.s3.secretRef"):
+    if is_in_reach(checkpoint.s3, namespace, secret, allowed):
         return checkpoint_store(checkpoint, lambda reference: secret)
     return StoreInPods(
         checkpoint.location,
@@ -55,7 +54,7 @@ def operators_store(
 def require_ledger_in_reach(
     ledger: LedgerInUse, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations
 ) -> None:
-    """Require that the operator may reach a ledger in a folder or a table; `secret` is what its `secretRef` names, if anything.
+    """Require that the operator may reach a ledger in a folder; `secret` is what its `secretRef` names, if anything.
 
     A ledger cannot be left to the stream's own pods, as a checkpoint can: the epoch is raised in it before there is one.
 
@@ -71,7 +70,7 @@ def require_ledger_in_reach(
             f"The ledger at {folder} is in a folder, which the operator cannot see from its own pod; give spec.ledger "
             f"({', '.join(field_name(name) for name in LEDGERS)}) in a place that it reaches over the network."
         )
-    if not is_in_reach(folder, namespace, secret, allowed, f"{ledger.named_at}.secretRef"):
+    if not is_in_reach(folder, namespace, secret, allowed):
         raise LocationOutOfReach(
             f"The operator may not read the ledger at {folder.location}: {ledger.named_at} names no login in a secretRef, and "
             f"checkpoints.locations does not allow namespace {namespace} that location. Name a secret, or ask an administrator."
@@ -108,15 +107,10 @@ def measured_beside(checkpoints: ErasableStore, source: SourceAddress) -> tuple[
     return sized, source.counter(checkpoints) if isinstance(source, CountsFiles) else None
 
 
-def is_in_reach(
-    place: Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations, named_at: str
-) -> bool:
+def is_in_reach(place: S3Place, namespace: str, secret: Mapping[str, str], allowed: OperatorLocations) -> bool:
     """Return whether the operator has a login for a place: the stream's own, or its own where an administrator allowed that.
-
-    `named_at` is the part of the resource that names the secret.
 
     Raises:
         SecretMissing: if the secret holds one half of a login.
     """
-    named = names_login(place, secret) if isinstance(place, S3Place) else login_in(secret, named_at) is not None
-    return named or allowed.allow(namespace, place)
+    return names_login(place, secret) or allowed.allow(namespace, place)

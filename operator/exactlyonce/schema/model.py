@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Self
 
@@ -35,13 +35,16 @@ def is_duration_cel(value: str) -> str:
 class Model(BaseModel):
     """An immutable object with camelCase names on the outside; a field that it does not know is refused.
 
-    `rules` are what its fields have to fulfil together; of the fields that `one_of` names it has exactly one.
+    `rules` are what its fields have to fulfil together; of the fields that `one_of` names it has exactly one. `removed` are
+    fields that there were, by the name on the outside, with what to write instead: the schema keeps them, or the API server
+    would drop one in silence.
     """
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
     rules: ClassVar[tuple[Rule, ...]] = ()
     one_of: ClassVar[tuple[str, ...]] = ()
+    removed: ClassVar[Mapping[str, str]] = {}
 
     def to_document(self) -> dict[str, Any]:
         """Return the object as it stands in a YAML or JSON document, without what was left out."""
@@ -54,6 +57,10 @@ class Model(BaseModel):
         given = value
         if isinstance(value, dict):
             given = {name: _as_whole(item) for name, item in without_nulls(value, known).items()}
+        if isinstance(given, dict):
+            for name in cls.removed:
+                if name in given:
+                    raise ValueError(cls._removed_sentence(name))
         if cls.one_of and isinstance(given, dict):
             named = sum(name in given or field_name(name) in given for name in cls.one_of)
             if named != 1:
@@ -76,10 +83,24 @@ class Model(BaseModel):
             # Not `required`: the sentence is to say which there are.
             resolved["required"] = [name for name in resolved.get("required", []) if name not in names]
             given = ", ".join(f"has(self.{name})" for name in names)
-            rules.append({"rule": f"[{given}].filter(given, given).size() == 1", "message": cls._one_of_sentence()})
+            unless = "".join(f"has(self.{name}) || " for name in cls.removed)
+            rule = f"{unless}[{given}].filter(given, given).size() == 1"
+            rules.append({"rule": rule, "message": cls._one_of_sentence()})
+        for name in cls.removed:
+            sentence = cls._removed_sentence(name)
+            resolved["properties"][name] = {
+                "type": "object",
+                "description": f"Removed: {cls.removed[name]}.",
+                "additionalProperties": True,
+            }
+            rules.append({"rule": f"!has(self.{name})", "message": sentence})
         if rules:
             resolved[VALIDATIONS] = rules
         return made
+
+    @classmethod
+    def _removed_sentence(cls, name: str) -> str:
+        return f"{name} was removed: {cls.removed[name]}"
 
     @classmethod
     def _one_of_sentence(cls) -> str:

@@ -1,4 +1,4 @@
-"""Where things are kept: a folder of a bucket on S3, a path, a part of a table; and how an S3 service is described."""
+"""Where things are kept: a folder of a bucket on S3, or a path; and how an S3 service is described."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S3_SECRET_KEYS = (*LOGIN_KEYS, "ca.crt")
 
 S3_PREFIX = "s3a://"
 TABLE_PREFIX = "dynamodb://"
-"""How a part of a DynamoDB table is written: dynamodb://region/table/partition key."""
+"""How a DynamoDB table is written: dynamodb://region/table."""
 
 DATA_STREAM = "arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/"
 """What the ARN of a data stream looks like before its name."""
@@ -160,21 +160,6 @@ class S3Place(Model):
 
 
 @dataclass(frozen=True, slots=True)
-class TablePlace:
-    """The items of a DynamoDB table that have one value of the partition key, and the service that the table belongs to."""
-
-    region: str
-    table: str
-    partition_key: str
-    endpoint: str | None = None
-
-    @property
-    def location(self) -> str:
-        """The place as a person reads it, and as administrators allow it."""
-        return f"{TABLE_PREFIX}{self.region}/{self.table}/{self.partition_key}"
-
-
-@dataclass(frozen=True, slots=True)
 class NamedPlace:
     """What a stream reads or is shown in, by the name that administrators allow, and the service that it belongs to.
 
@@ -183,7 +168,3 @@ class NamedPlace:
 
     name: str
     endpoint: str | None = None
-
-
-Place = S3Place | TablePlace
-"""A place that is reached over a network with a login of Amazon's kind."""

@@ -81,8 +81,8 @@ STREAM_RULES = (
     Rule(
         "!has(self.sink.doris) || !has(self.ledger) || !has(self.ledger.postgres)",
         lambda it: _has_no_doris(it) or it.ledger is None or getattr(it.ledger, "postgres", None) is None,
-        "sink.doris needs ledger.objectLog, which is also what a stream without ledger has, or ledger.dynamoDb: a failover of "
-        "a database may lose the latest batches of a ledger there, and rows that Doris has committed would be loaded again",
+        "sink.doris needs ledger.objectLog, which is also what a stream without ledger has: a failover of a "
+        "database may lose the latest batches of a ledger there, and rows that Doris has committed would be loaded again",
     ),
     Rule(
         "!has(self.sink.doris) || self.sink.doris.labelFormat != 'Compatible' || (has(self.checkpoint.s3) ? "

@@ -1,56 +1,12 @@
-"""What Kinesis answers, and how it does not, as errors named by situation. Performs no I/O."""
+"""What Kinesis answers, and how it does not, as errors in one sentence each. Performs no I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from botocore.exceptions import (
-    BotoCoreError,
-    ClientError,
-    ConnectTimeoutError,
-    CredentialRetrievalError,
-    EndpointConnectionError,
-    HTTPClientError,
-    IncompleteReadError,
-    MetadataRetrievalError,
-    NoCredentialsError,
-    ParamValidationError,
-    PartialCredentialsError,
-    ReadTimeoutError,
-    SSLError,
-)
-from botocore.exceptions import ConnectionError as NoConnection
-
-from exactlyonce.aws_answers import EXPIRED_LOGIN, NOT_ALLOWED, THROTTLES, WRONG_LOGIN, code_of, message_of
-from exactlyonce.bounded_text import one_line
+from exactlyonce.aws import errors
+from exactlyonce.aws.errors import AwsError
 from exactlyonce.errors import ExactlyOnceError, OriginMissing, SourceRefused, SourceUnreachable
-
-_THROTTLES = THROTTLES | {"KMSThrottlingException"}
-_TRY_AGAIN = _THROTTLES | {
-    "IDPCommunicationError",
-    "InternalFailure",
-    "InternalFailureException",
-    "InternalServerError",
-    "ServiceUnavailable",
-}
-_TRY_AGAIN_STATUS = {429, 500, 502, 503, 504}
-_KMS = {
-    "KMSAccessDeniedException",
-    "KMSDisabledException",
-    "KMSInvalidStateException",
-    "KMSNotFoundException",
-    "KMSOptInRequired",
-}
-_SETTINGS = NOT_ALLOWED | _KMS | WRONG_LOGIN
-"""Codes that a person has to act upon, whatever the status of the answer is."""
-
-_SILENT = (NoConnection, HTTPClientError, IncompleteReadError, CredentialRetrievalError, MetadataRetrievalError)
-"""What the AWS library raises where nobody answered, or not to the end; all else is a matter of settings."""
-
-_UNTRUSTED = ("CERTIFICATE_VERIFY_FAILED", "WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
-"""What OpenSSL says of a server that is not trusted, or does not speak TLS."""
-
-_MOST_OF_CODE = 80
 
 
 class Throttled(SourceUnreachable):
@@ -100,139 +56,120 @@ class Request:
         return f"stream {self.stream}" if self.shard is None else f"shard {self.shard} of stream {self.stream}"
 
 
-def may_be_tried_again(problem: Exception) -> bool:
-    """Whether the same call may be answered in a moment; each call only reads."""
-    if not isinstance(problem, ClientError):
-        return isinstance(problem, _SILENT) and not _is_untrusted(problem)
-    code = code_of(problem)
-    if code in _SETTINGS:
-        return False
-    return code in _TRY_AGAIN or problem.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in _TRY_AGAIN_STATUS
-
-
-def error_of(problem: Exception, request: Request) -> ExactlyOnceError:
+def sentence_of(error: AwsError, request: Request) -> ExactlyOnceError:
     """Return the error by situation, in one sentence that names stream and place."""
-    match problem:
-        case ClientError():
-            return _error_of_answer(problem, request)
-        case NoCredentialsError() | PartialCredentialsError():
+    match error:
+        case errors.LoginMissing():
             return LoginMissing(
                 f"There is no login with which to read stream {request.stream} of {request.place}; name a secret in "
                 "source.kinesis.secretRef, or give the service account a web identity."
             )
-        case ParamValidationError():
+        case errors.Foreign():
+            return NotKinesis(
+                f"What answers {request.action} of {request.what} at {request.place} is not Kinesis: {error.how}; correct "
+                "source.kinesis.endpoint."
+            )
+        case _ if error.is_of_identity:
+            return _of_identity(error, request)
+        case errors.WrongSetting():
+            return _of_settings(error, request)
+        case errors.NotAllowed() | errors.LoginRefused():
+            return _of_login(error, request)
+        case errors.Missing():
+            return _missing(request)
+        case errors.Refused():
+            return _of_kinesis_alone(error, request)
+        case _:
+            return _not_now(error, request)
+
+
+def _not_now(error: AwsError, request: Request) -> SourceUnreachable:
+    match error:
+        case errors.Busy():
+            return SourceUnreachable(f"Stream {request.stream} of {request.place} is being created or deleted.")
+        case errors.Throttled():
+            return Throttled(
+                f"{request.place} keeps refusing {request.action} of {request.what} ({error.code}); other consumers may use up "
+                "its limits."
+            )
+        case _ if error.code:
+            said = error.said or "no details given"
+            return SourceUnreachable(f"{request.place} answered {error.code} for {request.what} ({said}).")
+        case errors.Unreachable():
+            return SourceUnreachable(
+                f"{request.place} did not answer for {request.what}: {error.how}; check source.kinesis.region and endpoint."
+            )
+        case _:
+            return SourceUnreachable(f"{request.place} did not answer for {request.what}: {error.how}.")
+
+
+def _of_identity(error: AwsError, request: Request) -> ExactlyOnceError:
+    if error.may_pass:
+        return SourceUnreachable(
+            f"AWS does not say now whether the service account's web identity is accepted for stream {request.stream} of "
+            f"{request.place}: it answered {error.code} ({error.said or 'no details given'})."
+        )
+    return LoginRefused(
+        f"The service account's web identity is not accepted for stream {request.stream} of {request.place} "
+        f"({error.said or error.code}); correct the role that its annotation names, or whom that role trusts."
+    )
+
+
+def _of_settings(error: AwsError, request: Request) -> SourceRefused:
+    match error:
+        case errors.WrongName():
             return SourceRefused(
                 f"{request.stream!r} cannot be the name or ARN of a stream of {request.place}; correct "
                 "source.kinesis.streamName or streamArn."
             )
-        case SSLError() if _is_untrusted(problem):
+        case errors.Untrusted():
             return SourceRefused(
-                f"{request.place} cannot be asked for stream {request.stream}: its certificate is not trusted, or it speaks no "
-                "TLS; correct source.kinesis.endpoint."
+                f"{request.place} cannot be asked for stream {request.stream}: {error.how}; correct source.kinesis.endpoint."
             )
-        case BotoCoreError() if not isinstance(problem, _SILENT):
+        case _:
             return SourceRefused(
-                f"No call of {request.place} can be made for stream {request.stream} ({type(problem).__name__}); correct "
-                "source.kinesis.region, endpoint, or the secret that secretRef names."
+                f"Stream {request.stream} of {request.place} cannot be asked for: {error.how}; correct source.kinesis.region, "
+                "endpoint, or the secret that secretRef names."
             )
-        case BotoCoreError():
-            return SourceUnreachable(f"{request.place} did not answer for {request.what}: {_silence_of(problem)}.")
+
+
+def _of_login(error: AwsError, request: Request) -> SourceRefused:
+    match error:
+        case errors.NotAllowed() if error.code.startswith("KMS") or "kms:" in error.said:
+            return SourceRefused(
+                f"Stream {request.stream} of {request.place} is encrypted with a key that may not be used ({error.code}: "
+                f"{error.said}); grant the login kms:Decrypt on that key, and make sure that the key is enabled."
+            )
+        case errors.NotAllowed():
+            return SourceRefused(
+                f"The login may not call {request.action} on stream {request.stream} of {request.place}; allow that in "
+                "its IAM policy."
+            )
+        case errors.LoginExpired():
+            return LoginRefused(
+                f"The login for stream {request.stream} of {request.place} has expired ({error.code}); put a new one into the "
+                "secret that source.kinesis.secretRef names."
+            )
         case _:
-            return not_kinesis(problem, request)
+            return LoginRefused(
+                f"{request.place} does not accept the login for stream {request.stream} ({error.code}); correct the secret "
+                "that source.kinesis.secretRef names, or source.kinesis.region."
+            )
 
 
-def not_kinesis(problem: Exception, request: Request) -> NotKinesis:
-    """Return the error for an answer that Kinesis does not give."""
-    match problem:
-        case KeyError():
-            what = f"its answer has no {one_line(problem.args[0], _MOST_OF_CODE)}"
-        case ValueError() | TypeError():
-            what = one_line(str(problem))
-        case _:
-            what = f"its answer cannot be read ({type(problem).__name__})"
-    return NotKinesis(
-        f"What answers {request.action} of {request.what} at {request.place} is not Kinesis: {what}; correct "
-        "source.kinesis.endpoint."
-    )
-
-
-def _is_untrusted(problem: Exception) -> bool:
-    return isinstance(problem, SSLError) and any(said in str(problem) for said in _UNTRUSTED)
-
-
-def _error_of_answer(problem: ClientError, request: Request) -> ExactlyOnceError:
-    code, said = code_of(problem), message_of(problem)
-    if problem.operation_name == "AssumeRoleWithWebIdentity":
-        return _error_of_identity(problem, request)
-    error = _refused(code, said, request) or _not_now(code, request)
-    if error is not None:
-        return error
-    if may_be_tried_again(problem):
-        return SourceUnreachable(f"{request.place} answered {code} for {request.what} ({said or 'no details given'}).")
-    if code.isdigit():  # the status of an answer that names no error, as all of Kinesis' do
-        return not_kinesis(ValueError(f"it answered {code} ({said or 'no details given'})"), request)
-    return SourceRefused(
-        f"{request.place} refuses {request.action} of {request.what}: {code} ({said or 'no details given'})."
-    )
-
-
-def _error_of_identity(problem: ClientError, request: Request) -> ExactlyOnceError:
-    code, said = code_of(problem), message_of(problem)
-    if may_be_tried_again(problem):
-        return SourceUnreachable(
-            f"AWS does not say now whether the service account's web identity is accepted for stream {request.stream} of "
-            f"{request.place}: it answered {code} ({said or 'no details given'})."
-        )
-    return LoginRefused(
-        f"The service account's web identity is not accepted for stream {request.stream} of {request.place} ({said or code}); "
-        "correct the role that its annotation names, or whom that role trusts."
-    )
-
-
-def _refused(code: str, said: str, request: Request) -> ExactlyOnceError | None:
-    if code in _KMS or (code in NOT_ALLOWED and "kms:" in said):
-        return SourceRefused(
-            f"Stream {request.stream} of {request.place} is encrypted with a key that may not be used ({code}: {said}); grant "
-            "the login kms:Decrypt on that key, and make sure that the key is enabled."
-        )
-    if code in NOT_ALLOWED:
-        return SourceRefused(
-            f"The login may not call {request.action} on stream {request.stream} of {request.place}; allow that in "
-            "its IAM policy."
-        )
-    if code in EXPIRED_LOGIN:
-        return LoginRefused(
-            f"The login for stream {request.stream} of {request.place} has expired ({code}); put a new one into the secret "
-            "that source.kinesis.secretRef names."
-        )
-    if code in WRONG_LOGIN:
-        return LoginRefused(
-            f"{request.place} does not accept the login for stream {request.stream} ({code}); correct the secret that "
-            "source.kinesis.secretRef names, or source.kinesis.region."
-        )
-    if code == "ResourceNotFoundException":
-        return _missing(request)
-    if code == "InvalidArgumentException" and "sequencenumber" in said.lower().replace(" ", ""):
+def _of_kinesis_alone(error: AwsError, request: Request) -> ExactlyOnceError:
+    """Return the error for a code that other services do not have, or that nothing is known of."""
+    if error.code == "ExpiredIteratorException":
+        return IteratorExpired(f"An iterator of {request.what} is too old.")
+    if error.code == "ExpiredNextTokenException":
+        return ListingExpired(f"The list of the shards of stream {request.stream} took too long.")
+    if error.code == "InvalidArgumentException" and "sequencenumber" in error.said.lower().replace(" ", ""):
         return SequenceNumberRefused(
-            f"{request.place} says that a sequence number is not of {request.what} ({said}); the stream may have been "
+            f"{request.place} says that a sequence number is not of {request.what} ({error.said}); the stream may have been "
             "deleted and created again, or the position may be of another stream."
         )
-    return None
-
-
-def _not_now(code: str, request: Request) -> ExactlyOnceError | None:
-    if code == "ExpiredIteratorException":
-        return IteratorExpired(f"An iterator of {request.what} is too old.")
-    if code == "ExpiredNextTokenException":
-        return ListingExpired(f"The list of the shards of stream {request.stream} took too long.")
-    if code == "ResourceInUseException":
-        return SourceUnreachable(f"Stream {request.stream} of {request.place} is being created or deleted.")
-    if code in _THROTTLES:
-        return Throttled(
-            f"{request.place} keeps refusing {request.action} of {request.what} ({code}); other consumers may use up its "
-            "limits."
-        )
-    return None
+    said = error.said or "no details given"
+    return SourceRefused(f"{request.place} refuses {request.action} of {request.what}: {error.code} ({said}).")
 
 
 def _missing(request: Request) -> OriginMissing:
@@ -245,13 +182,3 @@ def _missing(request: Request) -> OriginMissing:
         f"There is no stream {request.stream} in {request.place}; create it, or correct source.kinesis.streamName, region "
         "or endpoint."
     )
-
-
-def _silence_of(problem: Exception) -> str:
-    match problem:
-        case ConnectTimeoutError() | EndpointConnectionError():
-            return "there is no connection; check source.kinesis.region and endpoint"
-        case ReadTimeoutError():
-            return "there is no answer in time"
-        case _:
-            return f"the call failed ({type(problem).__name__})"

@@ -10,23 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
-
-from exactlyonce.connectors.kinesis.answers import (
-    ListingExpired,
-    LoginMissing,
-    LoginRefused,
-    Request,
-    ShardMissing,
-    error_of,
-    may_be_tried_again,
-    not_kinesis,
-)
+from exactlyonce.aws.calls import AwsClient, Call, Clock, Patience
+from exactlyonce.aws.errors import AwsError
+from exactlyonce.connectors.kinesis.answers import ListingExpired, Request, ShardMissing, sentence_of
 from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.parsed import (
     UNKNOWN_MILLISECONDS,
-    UNLIKE_KINESIS,
     Page,
     StreamDescription,
     description_of,
@@ -35,9 +24,9 @@ from exactlyonce.connectors.kinesis.parsed import (
     shards_page_of,
 )
 from exactlyonce.connectors.kinesis.patience import Deadline
-from exactlyonce.connectors.kinesis.rate_limit import Clock, RateLimit, pause_seconds, rest_seconds
+from exactlyonce.connectors.kinesis.rate_limit import RateLimit, rest_seconds
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce.errors import ExactlyOnceError, SourceRefused, SourceUnreachable
+from exactlyonce.errors import SourceRefused, SourceUnreachable
 
 __all__ = [
     "MOST_RECORDS",
@@ -50,7 +39,7 @@ __all__ = [
     "StreamDescription",
 ]
 
-_CALL_SECONDS = 30.0
+_PATIENCE = Patience(30.0)
 _LISTINGS, _LISTING_SECONDS = 3, 60.0
 _SHARDS_A_PAGE = 1000
 MOST_RECORDS = 10_000
@@ -89,11 +78,10 @@ class KinesisClient:
         is_renewable: bool | None = None,
     ) -> None:
         self.address = address
-        self.clock = clock or Clock()
+        renewable = address.login is None if is_renewable is None else is_renewable
+        self._aws = AwsClient(connect, _PATIENCE, clock, is_renewable=renewable)
+        self.clock = self._aws.clock
         self.tips: dict[tuple[str, str], SeenTip] = {}
-        self._connect = connect
-        self._is_renewable = address.login is None if is_renewable is None else is_renewable
-        self._api: Any = None
         self._guard = threading.Lock()
         self._rate_limit = RateLimit(self.clock)
         self._described: dict[str, tuple[float, StreamDescription]] = {}
@@ -125,7 +113,7 @@ class KinesisClient:
             OriginMissing, SourceRefused, SourceUnreachable: by situation.
         """
         request = self._request_to("kinesis:DescribeStreamSummary", stream)
-        description = self._call(request, "describe_stream_summary", _named(stream), description_of)
+        description = self._call(request, "DescribeStreamSummary", _named(stream), description_of)
         self._described[stream] = self.clock.elapsed_seconds(), description
         return description
 
@@ -161,7 +149,7 @@ class KinesisClient:
         self._rate_limit.wait(request.action, stream, shard_id)
         try:
             return self._call(
-                request, "get_shard_iterator", {"ShardId": shard_id, **_named(stream), **start}, iterator_of
+                request, "GetShardIterator", {"ShardId": shard_id, **_named(stream), **start}, iterator_of
             )
         except ShardMissing:
             self.describe(stream)  # says so if there is no stream at all
@@ -183,7 +171,7 @@ class KinesisClient:
             called_at = self._rate_limit.wait(request.action, stream, shard_id)
 
         arguments = {"ShardIterator": iterator, "Limit": most, **arn}
-        page = self._call(request, "get_records", arguments, page_of, before=wait)
+        page = self._call(request, "GetRecords", arguments, page_of, before=wait)
         self._rate_limit.rest(called_at, rest_seconds(page.records), request.action, stream, shard_id)
         return page
 
@@ -196,7 +184,7 @@ class KinesisClient:
                     f"{request.place} did not list the shards of stream {request.stream} within {_LISTING_SECONDS:.0f} s; it "
                     f"named {len(found)} and has more."
                 )
-            answer = self._call(request, "list_shards", page, shards_page_of)
+            answer = self._call(request, "ListShards", page, shards_page_of)
             found += answer.shards
             if answer.next_token is None and len(found) <= MOST_SHARDS:
                 return tuple(found)
@@ -217,34 +205,19 @@ class KinesisClient:
     def _call(
         self,
         request: Request,
-        method: str,
+        operation: str,
         arguments: Mapping[str, Any],
         parse: Callable[[Any], Parsed],
         before: Callable[[], None] = lambda: None,
     ) -> Parsed:
         """Make one call, again with growing pauses while that may help and time is left."""
-        deadline = self._deadline.sooner(_CALL_SECONDS)
-        tries, renewals = 0, 1 if self._is_renewable else 0
-        while True:
-            before()
-            tries += 1
-            api = self._connected()
-            try:
-                return parse(getattr(api, method)(**arguments))
-            except (ClientError, BotoCoreError, ResponseParserError) as problem:
-                error = error_of(problem, request)
-                if self._renewed(api, error) and renewals and not isinstance(error, LoginMissing):
-                    renewals -= 1
-                    continue
-                pause = pause_seconds(tries, self.clock.chance)
-                if not may_be_tried_again(problem) or not deadline.leaves(pause):
-                    raise error from problem
-                self._tell(request, error)
-                self.clock.sleep(pause)
-            except UNLIKE_KINESIS as problem:
-                raise not_kinesis(problem, request) from problem
+        call = Call(operation, arguments, before, lambda error: self._tell(request, error))
+        try:
+            return self._aws.call(call, parse, self._deadline.at_seconds)
+        except AwsError as error:
+            raise sentence_of(error, request) from error
 
-    def _tell(self, request: Request, error: ExactlyOnceError) -> None:
+    def _tell(self, request: Request, error: AwsError) -> None:
         """Log that a call is made again, once a minute for each shard: it may be made for long, and nothing else shows it."""
         now, key = self.clock.elapsed_seconds(), (request.action, request.stream, request.shard)
         with self._guard:
@@ -253,28 +226,7 @@ class KinesisClient:
             if len(self._told_at) >= MOST_SHARDS:
                 self._told_at.clear()
             self._told_at[key] = now
-        log.warning("%s The call is made again; this is logged at most once a minute.", error)
-
-    def _renewed(self, api: Any, error: ExactlyOnceError) -> bool:
-        """Have the next call look for the login again, if this one was refused and there may be another."""
-        if not isinstance(error, LoginRefused) or not self._is_renewable:
-            return False
-        with self._guard:
-            if self._api is api:
-                self._api = None
-        return True
-
-    def _connected(self) -> Any:
-        with self._guard:
-            if self._api is None:
-                try:
-                    self._api = self._connect()
-                except (ValueError, BotoCoreError) as problem:
-                    raise SourceRefused(
-                        f"No client can be made for {self.address.place} ({type(problem).__name__}); correct "
-                        "source.kinesis.region, endpoint, or the secret that secretRef names."
-                    ) from problem
-            return self._api
+        log.warning("%s The call is made again; this is logged at most once a minute.", sentence_of(error, request))
 
 
 def _named(stream: str) -> dict[str, str]:

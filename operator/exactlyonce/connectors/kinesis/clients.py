@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
-from exactlyonce.aws_clients import AnswerLimits, ClientsByAddress, json_client
+from exactlyonce.aws.clients import AnswerLimits, ClientsByAddress, make_client
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.wire_records import leave_records_as_they_are
@@ -17,8 +16,7 @@ _LIMITS = AnswerLimits(5.0, 10.0, 30.0, 32 * 1024 * 1024)
 
 def kinesis_client(address: KinesisAddress) -> KinesisClient:
     """Return the client of this process for an address; a rotated login is another address."""
-    client: KinesisClient = _CLIENTS.get(address)
-    return client
+    return _CLIENTS.get(address)
 
 
 def following_client(read: Callable[[], KinesisAddress]) -> KinesisClient:
@@ -30,12 +28,11 @@ def following_client(read: Callable[[], KinesisAddress]) -> KinesisClient:
     return KinesisClient(read(), lambda: _connect(read()), is_renewable=True)
 
 
-_CLIENTS: ClientsByAddress[KinesisAddress] = ClientsByAddress(
+_CLIENTS: ClientsByAddress[KinesisAddress, KinesisClient] = ClientsByAddress(
     lambda address: KinesisClient(address, lambda: _connect(address))
 )
-os.register_at_fork(after_in_child=_CLIENTS.after_fork)
 
 
 def _connect(address: KinesisAddress) -> Any:
-    client = json_client("kinesis", address.region, address.endpoint, address.login, _LIMITS)
+    client = make_client("kinesis", _LIMITS, address.login, region=address.region, endpoint=address.endpoint)
     return leave_records_as_they_are(client)

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from exactlyonce.connectors.kinesis.bounds import KinesisBounds
 from exactlyonce.connectors.kinesis.client import KinesisClient
 from exactlyonce.connectors.kinesis.clients import kinesis_client
+from exactlyonce.connectors.kinesis.dynamo_db import DynamoDbAddress, dynamo_db_client
 from exactlyonce.connectors.kinesis.fleet import KinesisFleet
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable, seen_of
-from exactlyonce.connectors.kinesis.lease_table import NAMED_AT, LeaseTable
+from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.login import KinesisAddress, address_of
 from exactlyonce.connectors.kinesis.recovered_start import start_behind
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.connectors.specs import SourceSpec
-from exactlyonce.dynamo_db.client import DynamoDbAddress, dynamo_db_client
 from exactlyonce.positions.ranges import Partition
 from exactlyonce.schema.aws_login import login_in
 from exactlyonce.schema.places import TABLE_PREFIX, NamedPlace
@@ -91,7 +91,7 @@ class KinesisPlace:
         named = self.spec.lease_table
         if named is None:
             return None
-        address = DynamoDbAddress(named.region or self.spec.where, named.endpoint, self.reached.login, NAMED_AT)
+        address = DynamoDbAddress(named.region or self.spec.where, named.endpoint, self.reached.login)
         table = LeaseTable(dynamo_db_client(address), named.table_name)
         return KnownTable(table, seen_of((address, named.table_name, self.spec.named)))
 

@@ -13,6 +13,7 @@ from typing import assert_never
 
 from exactlyonce.bounded_text import one_line, some_of
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.dynamo_db import TableMissing
 from exactlyonce.connectors.kinesis.lease_plan import (
     UNMOVED_SECONDS,
     CreateLease,
@@ -29,7 +30,6 @@ from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.connectors.kinesis.leases import Lease
 from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.connectors.kinesis.reading import first_record
-from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import ExactlyOnceError, SourceUnreachable
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream
 

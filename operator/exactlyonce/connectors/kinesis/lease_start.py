@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.kinesis.client import KinesisClient
+from exactlyonce.connectors.kinesis.dynamo_db import TableMissing
 from exactlyonce.connectors.kinesis.following import position_behind
 from exactlyonce.connectors.kinesis.given_positions import Invalid, given
 from exactlyonce.connectors.kinesis.lease_mirror import KnownTable
@@ -25,7 +26,6 @@ from exactlyonce.connectors.kinesis.look_back import tip_of
 from exactlyonce.connectors.kinesis.patience import Deadline, each
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
 from exactlyonce.connectors.kinesis.shards import Shard
-from exactlyonce.dynamo_db.answers import TableMissing
 from exactlyonce.errors import StartInvalid
 
 _LOOK_SECONDS = 3.0

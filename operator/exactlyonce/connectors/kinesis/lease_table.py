@@ -7,6 +7,8 @@ from typing import Any, assert_never
 
 from exactlyonce.bounded_json import MALFORMED
 from exactlyonce.connectors.kinesis.client import MOST_SHARDS
+from exactlyonce.connectors.kinesis.dynamo_db import NAMED_AT, ConditionFailed, DynamoDbClient
+from exactlyonce.connectors.kinesis.lease_form import TableUnfit, require_table
 from exactlyonce.connectors.kinesis.lease_marks import attributes_of
 from exactlyonce.connectors.kinesis.lease_plan import CreateLease, LeaseWrite, MoveLease
 from exactlyonce.connectors.kinesis.leases import (
@@ -22,14 +24,8 @@ from exactlyonce.connectors.kinesis.leases import (
     item_of,
     lease_of,
 )
-from exactlyonce.dynamo_db.answers import ConditionFailed, NamedAt
-from exactlyonce.dynamo_db.client import DynamoDbClient
-from exactlyonce.dynamo_db.tables import TableForm, TableUnfit, require_table
 from exactlyonce.errors import StoreUnreachable
 
-NAMED_AT = NamedAt("spec.source.kinesis.leaseTable", "spec.source.kinesis.secretRef")
-
-_FORM = TableForm("a lease table", ((LEASE_KEY, "HASH"),), f"the partition key {LEASE_KEY} of type S and no sort key")
 _MOST_ITEMS = 2 * MOST_SHARDS
 """Beside its leases, a table holds those of shards that expired lately, and what newer releases of KCL keep there."""
 
@@ -59,7 +55,7 @@ class LeaseTable:
             TableUnfit: if it has other keys, or may not be made.
             StoreForbidden, StoreUnreachable: if it cannot be looked at, or is not ready in time.
         """
-        require_table(self._client, self._table, _FORM)
+        require_table(self._client, self._table)
 
     def leases(self) -> dict[str, Lease]:
         """Return all leases, by shard.
@@ -70,7 +66,7 @@ class LeaseTable:
             StoreUnreachable: if the list has not ended in time.
         """
         found: dict[str, Lease] = {}
-        asked: dict[str, Any] = {"TableName": self._table, "ConsistentRead": True}
+        asked: dict[str, Any] = {"ConsistentRead": True}
         items, characters, clock = 0, 0, self._client.clock
         give_up_at = clock.elapsed_seconds() + _LISTING_SECONDS
         while True:
@@ -96,7 +92,7 @@ class LeaseTable:
                 raise StoreUnreachable(
                     f"{self._client.address.place} did not list the leases in table {self._table} within "
                     f"{_LISTING_SECONDS:.0f} s; it named {items} and has more. If this continues, correct "
-                    f"{NAMED_AT.table}.endpoint."
+                    f"{NAMED_AT}.endpoint."
                 )
             asked["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
@@ -108,13 +104,12 @@ class LeaseTable:
                     self._client.call(
                         "PutItem",
                         self._table,
-                        TableName=self._table,
                         Item=item_of(lease),
                         ConditionExpression="attribute_not_exists(#key)",
                         ExpressionAttributeNames={"#key": LEASE_KEY},
                     )
                 case MoveLease():
-                    self._client.call("UpdateItem", self._table, TableName=self._table, **_update(write))
+                    self._client.call("UpdateItem", self._table, **_update(write))
                 case _:
                     assert_never(write)
         except ConditionFailed:
@@ -130,7 +125,7 @@ class LeaseTable:
             ) from problem
 
 
-_ANOTHER = f"name another table in {NAMED_AT.table}."
+_ANOTHER = f"name another table in {NAMED_AT}."
 
 
 def _update(move: MoveLease) -> dict[str, Any]:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from exactlyonce.aws.clients import ServiceAddress
 from exactlyonce.errors import SecretMissing
-from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, AwsLogin, login_in
+from exactlyonce.schema.aws_login import ACCESS_KEY, SECRET_KEY, login_in
 
 _NAMED_AT = "source.kinesis.secretRef"
 
 
-@dataclass(frozen=True)
-class KinesisAddress:
-    """Where Kinesis is, and the login; without one, that of the process is used, such as a web identity."""
+class KinesisAddress(ServiceAddress):
+    """Where Kinesis is."""
 
-    region: str
-    endpoint: str | None = None
-    login: AwsLogin | None = field(default=None, repr=False)
-
-    @property
-    def place(self) -> str:
-        """Region and endpoint in words."""
-        return f"Kinesis in {self.region}" + (f" at {self.endpoint}" if self.endpoint else "")
+    service = "Kinesis"
 
 
 def address_of(region: str, endpoint: str | None, secret_name: str | None, secret: Mapping[str, str]) -> KinesisAddress:

@@ -1,7 +1,7 @@
 """Kinesis' answers as values of our own; one of another shape is not Kinesis'. Performs no I/O.
 
 A tenant names the server that answers. So nothing of an answer is relied on: each field is there, is of its type, and is what
-Kinesis writes, or the parser raises `KeyError`, `TypeError`, `ValueError` or another of `UNLIKE_KINESIS`.
+Kinesis writes, or the parser raises `KeyError`, `TypeError`, `ValueError` or another of `aws.answers.RAISED`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ from typing import Any
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
 from exactlyonce.connectors.kinesis.positions import position_after_record
 from exactlyonce.connectors.kinesis.shards import GREATEST_HASH_KEY, NAME, Shard
-
-UNLIKE_KINESIS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What the AWS library and the parsers here raise over an answer of another shape."""
 
 _NAME = re.compile(NAME)
 _ARN = re.compile(r"arn:[ -~]{1,508}")

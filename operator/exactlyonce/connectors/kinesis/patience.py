@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
-from exactlyonce.connectors.kinesis.rate_limit import Clock
+from exactlyonce.aws.calls import Clock
 from exactlyonce.errors import OriginMissing, SourceUnreachable
 
 _Asked = TypeVar("_Asked")

@@ -1,14 +1,13 @@
-"""How often a shard is asked, and how long to wait before a refused call is made again."""
+"""How often a shard is asked."""
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import Protocol
+
+from exactlyonce.aws.calls import Clock
 
 CALLS_PER_SECOND = 5
 """GetRecords of a shard, of all consumers together, and GetShardIterator as well. Source: Kinesis' quotas."""
@@ -21,20 +20,6 @@ MOST_REST_SECONDS = 6.0
 """An answer of Kinesis has 10 MiB at most, and keys. Who sends more is not Kinesis, and keeps nobody waiting for longer."""
 
 _MOST_KEPT = 10_000
-_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Time, waiting and chance, as the calls need them.
-
-    `elapsed_seconds` never jumps; `wall_seconds` does not stand still while the machine is suspended.
-    """
-
-    elapsed_seconds: Callable[[], float] = time.monotonic
-    wall_seconds: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
-    chance: random.Random = field(default_factory=random.Random)
 
 
 class Sized(Protocol):
@@ -87,8 +72,3 @@ class RateLimit:
         with self._guard:
             if key in self._calls:
                 self._rests_until[key] = max(called_at, self._rests_until.get(key, called_at)) + seconds
-
-
-def pause_seconds(tries: int, chance: random.Random) -> float:
-    """Return how long to wait after so many refused calls: somewhere below a bound that doubles each time."""
-    return chance.uniform(0.5, 1.0) * min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * (1 << min(tries, 16)))

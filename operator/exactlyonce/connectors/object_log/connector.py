@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from weakref import WeakValueDictionary
 
 from exactlyonce.checkpoint.folders import open_folder
 from exactlyonce.checkpoint.store import MOST_BYTES, ObjectStore
 from exactlyonce.connectors.object_log.fleet import ObjectLogFleet
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
-from exactlyonce.connectors.object_log.open_logs import LogAddress, OpenLogs, Parameters
+from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.object_log.spec import ObjectLogLedger as LedgerInAFolder
 from exactlyonce.ledger.connector import Use
 from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS, bucket_of
@@ -16,8 +19,28 @@ from exactlyonce.schema.places import S3_PREFIX, S3_SECRET_KEYS, bucket_of
 _LOCATION, _ENDPOINT, _REGION, _PATH_STYLE = "location", "endpoint", "region", "pathStyle"
 
 
-class ObjectLogAddress(LogAddress):
-    """The folder of a log, and the login."""
+Parameters = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class ObjectLogAddress:
+    """The folder of a log, `shown` to people.
+
+    `server` is the folder with the login: a log is asked alone, since no request to a store is about two of them.
+    """
+
+    server: Parameters = field(repr=False)
+    shown: str
+
+    @property
+    def key(self) -> Hashable:
+        """The folder and the login."""
+        return self.server
+
+    @property
+    def space(self) -> str:
+        """The folder."""
+        return self.shown
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the bucket: all of its folders fail together."""
@@ -26,6 +49,22 @@ class ObjectLogAddress(LogAddress):
     def open(self, application: str = "exactlyonce", use: Use = Use.PASSES) -> ObjectLogLedger:
         """Return the ledger. Each request has the same limit for every use, and none waits for another transaction."""
         return ObjectLogLedger(_LOGS.at(self.server))
+
+
+class _OpenLogs:
+    """The logs that this process has open, so that each entry is read and kept once."""
+
+    def __init__(self) -> None:
+        self._guard = Lock()
+        self._logs: WeakValueDictionary[Parameters, ObjectLog] = WeakValueDictionary()
+
+    def at(self, server: Parameters) -> ObjectLog:
+        """Return the log in a folder; it is kept for as long as somebody uses it."""
+        with self._guard:
+            found = self._logs.get(server)
+            if found is None:
+                found = self._logs[server] = ObjectLog(_store_of(server))
+            return found
 
 
 class ObjectLogConnector:
@@ -78,5 +117,5 @@ def _server_name(server: Parameters) -> str:
     return f"{named.get(_ENDPOINT, 'Amazon S3')} bucket {bucket_of(location)}"
 
 
-_LOGS = OpenLogs(_store_of)
+_LOGS = _OpenLogs()
 LEDGER = ObjectLogConnector()

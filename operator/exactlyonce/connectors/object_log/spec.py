@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -53,10 +53,6 @@ class ObjectLogLedger(Model):
             path_style=folder.path_style,
             secret_ref=folder.secret_ref,
         )
-
-    def of_stream(self, stream_id: str) -> Self:
-        """Nothing is taken from the stream."""
-        return self
 
     @property
     def is_on_s3(self) -> bool:

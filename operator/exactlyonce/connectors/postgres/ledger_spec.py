@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -36,7 +36,3 @@ class LedgerInPostgres(Model):
     def folder(self) -> None:
         """It is in a database."""
         return None
-
-    def of_stream(self, stream_id: str) -> Self:
-        """Nothing is taken from the stream."""
-        return self

@@ -11,9 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
+from exactlyonce.aws.calls import Clock
 from exactlyonce.connectors.kinesis.aggregation import RawRecord
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON
-from exactlyonce.connectors.kinesis.rate_limit import Clock, rest_seconds
+from exactlyonce.connectors.kinesis.rate_limit import rest_seconds
 from exactlyonce.connectors.kinesis.shards import Shard
 from exactlyonce_spark.connectors.kinesis.lineage import Lineage
 from exactlyonce_spark.connectors.kinesis.lineage_checks import require_none_held_back, require_reachable

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, NoCredentialsError, ReadTimeoutError
 
-from exactlyonce.connectors.dynamo_db.store import TableStore
-from exactlyonce.connectors.dynamo_db.table import TableUnfit, require_table
-from exactlyonce.connectors.object_log.documents import LogDamaged
-from exactlyonce.dynamo_db.answers import ConditionFailed, LoginRefused, TableMissing
-from exactlyonce.dynamo_db.client import Clock, DynamoDbAddress, DynamoDbClient, dynamo_db_client
+from exactlyonce.aws.calls import Clock, Patience
+from exactlyonce.connectors.kinesis.dynamo_db import (
+    ConditionFailed,
+    DynamoDbAddress,
+    DynamoDbClient,
+    LoginRefused,
+    TableMissing,
+    dynamo_db_client,
+)
+from exactlyonce.connectors.kinesis.lease_form import TableUnfit
+from exactlyonce.connectors.kinesis.lease_table import LeaseTable
 from exactlyonce.errors import StoreForbidden, StoreUnreachable
 from exactlyonce.schema.aws_login import AwsLogin
-from exactlyonce.schema.places import TablePlace
 from tests.other_server import answering
 
 DYNAMO_DB = (("x-amzn-RequestId", "1"),)
@@ -39,10 +44,8 @@ class Api:
         return {"ResponseMetadata": {"RequestId": "1"}}
 
 
-def refusal(code: str, message: str = "", status: int = 400, *reasons: str) -> ClientError:
+def refusal(code: str, message: str = "", status: int = 400) -> ClientError:
     answer: Any = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
-    if reasons:
-        answer["CancellationReasons"] = [{"Code": reason} for reason in reasons]
     return ClientError(answer, "PutItem")
 
 
@@ -63,7 +66,6 @@ PASSING = [
     refusal("RequestLimitExceeded"),
     refusal("ThrottlingException"),
     refusal("TransactionConflictException"),
-    refusal("TransactionCanceledException", "", 400, "None", "TransactionConflict"),
     refusal("InternalServerError", status=500),
     refusal("ServiceUnavailable", status=503),
     refusal("502", status=502),
@@ -75,66 +77,50 @@ PASSING = [
 def test_what_may_pass_is_sent_again_until_it_is_answered_or_time_is_up(problem: Exception) -> None:
     api = Api(problem, problem, problem, None)
     client = client_with(api)
-    client.call("PutItem", "ledgers")
+    client.call("PutItem", "leases")
     assert api.asked == 4
     api = Api(problem)
     client = client_with(api)
     with pytest.raises(StoreUnreachable) as told:
-        client.call("PutItem", "ledgers")
+        client.call("PutItem", "leases")
     assert 9 <= api.asked <= 61
     assert client.clock.elapsed_seconds() <= 15
     assert "secret-host" not in str(told.value)
 
 
-@pytest.mark.parametrize(("problem", "times"), [(PASSING[0], 2), (PASSING[4], 2), (PASSING[5], 1), (TIMEOUT, 1)])
-def test_what_may_not_arrive_twice_is_sent_again_only_where_it_had_no_effect(problem: Exception, times: int) -> None:
-    api = Api(problem, None)
-    try:
-        client_with(api).call("PutItem", "ledgers", is_idempotent=False)
-    except StoreUnreachable:
-        assert times == 1
-    assert api.asked == times
-
-
-@pytest.mark.parametrize(
-    ("problem", "failed"),
-    [
-        (refusal("ConditionalCheckFailedException"), (0,)),
-        (refusal("TransactionCanceledException", "", 400, "None", "ConditionalCheckFailed"), (1,)),
-        (refusal("TransactionCanceledException", "", 400, "ConditionalCheckFailed", "TransactionConflict"), (0,)),
-    ],
-)
-def test_a_condition_that_does_not_hold_is_told_at_once_and_by_its_place(
-    problem: Exception, failed: tuple[int]
-) -> None:
-    api = Api(problem)
-    with pytest.raises(ConditionFailed) as told:
-        client_with(api).call("PutItem", "ledgers")
-    assert (told.value.failed, api.asked) == (failed, 1)
+def test_a_condition_that_does_not_hold_is_told_at_once() -> None:
+    api = Api(refusal("ConditionalCheckFailedException"))
+    with pytest.raises(ConditionFailed):
+        client_with(api).call("PutItem", "leases")
+    assert api.asked == 1
 
 
 @pytest.mark.parametrize(
     ("problem", "kind", "sentence"),
     [
         (
-            refusal("AccessDeniedException", "User: x is not authorized to perform: dynamodb:ConditionCheckItem on y"),
+            refusal("AccessDeniedException", "User: x is not authorized to perform: dynamodb:UpdateItem on y"),
             StoreForbidden,
-            "the login may not call dynamodb:ConditionCheckItem on table ledgers of DynamoDB in eu-central-1; grant",
+            "the login may not call dynamodb:UpdateItem on table leases of DynamoDB in eu-central-1; grant",
         ),
         (
             refusal("AccessDeniedException", "User: x is not authorized to perform: dynamodb:<script>"),
             StoreForbidden,
-            "the login may not call dynamodb:PutItem on table ledgers",
+            "the login may not call dynamodb:PutItem on table leases",
         ),
-        (refusal("UnrecognizedClientException"), LoginRefused, "does not accept the login for table ledgers"),
-        (NoCredentialsError(), LoginRefused, "there is no login for table ledgers"),
-        (refusal("ResourceNotFoundException"), TableMissing, "there is no table ledgers in DynamoDB in eu-central-1"),
+        (refusal("UnrecognizedClientException"), LoginRefused, "does not accept the login for table leases"),
+        (NoCredentialsError(), LoginRefused, "there is no login for table leases"),
+        (refusal("ResourceNotFoundException"), TableMissing, "there is no table leases in DynamoDB in eu-central-1"),
         (
             refusal("ValidationException", "odd"),
             StoreUnreachable,
             r"answered ValidationException to dynamodb:PutItem .*\(odd\)",
         ),
-        (refusal("404", "<html>canary"), StoreUnreachable, "is not DynamoDB; correct spec.ledger.dynamoDb.endpoint"),
+        (
+            refusal("404", "<html>canary"),
+            StoreUnreachable,
+            "is not DynamoDB; correct spec.source.kinesis.leaseTable.endpoint",
+        ),
     ],
 )
 def test_what_does_not_pass_is_told_at_once_in_one_sentence(
@@ -142,7 +128,7 @@ def test_what_does_not_pass_is_told_at_once_in_one_sentence(
 ) -> None:
     api = Api(problem)
     with pytest.raises(kind, match=sentence) as told:
-        client_with(api).call("PutItem", "ledgers")
+        client_with(api, AwsLogin("me", "hidden")).call("PutItem", "leases")
     assert api.asked == 1
     assert type(told.value) is kind
     assert "canary" not in str(told.value)
@@ -150,13 +136,13 @@ def test_what_does_not_pass_is_told_at_once_in_one_sentence(
 
 def test_of_what_a_server_says_little_is_shown() -> None:
     with pytest.raises(StoreUnreachable) as told:
-        client_with(Api(refusal("ValidationException", "a\n" * 100_000))).call("PutItem", "ledgers")
+        client_with(Api(refusal("ValidationException", "a\n" * 100_000))).call("PutItem", "leases")
     assert len(str(told.value)) < 400
     assert "\n" not in str(told.value)
 
 
-def test_a_login_of_the_process_is_looked_for_again_after_it_was_refused_and_one_of_a_secret_is_not() -> None:
-    for login, times in ((None, 2), (AwsLogin("me", "hidden"), 1)):
+def test_a_login_of_the_process_is_looked_for_again_in_each_call_that_refuses_it_and_one_of_a_secret_is_not() -> None:
+    for login, times in ((None, 4), (AwsLogin("me", "hidden"), 1)):
         made: list[Api] = []
 
         def connect(made: list[Api] = made) -> Api:
@@ -166,7 +152,7 @@ def test_a_login_of_the_process_is_looked_for_again_after_it_was_refused_and_one
         client = DynamoDbClient(DynamoDbAddress("eu-central-1", login=login), connect)
         for _ in range(2):
             with pytest.raises(LoginRefused):
-                client.call("PutItem", "ledgers")
+                client.call("PutItem", "leases")
         assert len(made) == times
 
 
@@ -191,21 +177,21 @@ def test_an_answer_that_is_larger_than_any_of_dynamodbs_is_not_read() -> None:
     with HTTPServer(("127.0.0.1", 0), Endless) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(StoreUnreachable, match="is not DynamoDB"):
-            store_at(f"http://127.0.0.1:{server.server_port}").read("log.json")
+            table_at(f"http://127.0.0.1:{server.server_port}").leases()
         server.shutdown()
     assert sent < 1 << 30
 
 
-def store_at(endpoint: str) -> TableStore:
+def table_at(endpoint: str) -> LeaseTable:
     address = DynamoDbAddress("eu-central-1", endpoint, AwsLogin("of-a-tenant", "of-a-tenant"))
-    return TableStore(dynamo_db_client(address), TablePlace("eu-central-1", "ledgers", "shop/orders", endpoint))
+    return LeaseTable(dynamo_db_client(address), "leases")
 
 
 @pytest.mark.parametrize("status", [200, 404, 500])
 def test_what_another_server_answers_is_shown_to_nobody(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("exactlyonce.dynamo_db.client._CALL_SECONDS", 0.0)
+    monkeypatch.setattr("exactlyonce.connectors.kinesis.dynamo_db.PATIENCE", Patience(0.0))
     with answering(b"<html>internal-canary", status) as endpoint, pytest.raises(StoreUnreachable) as told:
-        store_at(endpoint).read("log.json")
+        table_at(endpoint).leases()
     assert "canary" not in str(told.value)
 
 
@@ -215,11 +201,10 @@ def test_what_another_server_answers_is_shown_to_nobody(status: int, monkeypatch
         (200, b'["canary"]'),
         (200, b"\xff"),
         (200, b"[" * 9000),
-        (200, b'{"Item": 5}'),
-        (200, b'{"Item": {"name": {"S": "log.json"}, "content": {"B": "canary1"}}}'),
+        (200, b'{"Items": 5}'),
+        (200, b'{"Items": [{"leaseKey": {"B": "canary1"}}]}'),
         (400, b'["canary"]'),
         (400, b'{"__type": 5}'),
-        (400, b'{"__type": "x#TransactionCanceledException", "CancellationReasons": 5}'),
     ],
 )
 def test_json_of_another_shape_than_an_answer_of_dynamodbs_is_told_to_be_another_servers(
@@ -227,34 +212,18 @@ def test_json_of_another_shape_than_an_answer_of_dynamodbs_is_told_to_be_another
 ) -> None:
     with (
         answering(content, status, DYNAMO_DB) as endpoint,
-        pytest.raises(StoreUnreachable, match=r"is not DynamoDB; correct spec\.ledger\.dynamoDb\.endpoint") as told,
+        pytest.raises(
+            StoreUnreachable, match=r"is not DynamoDB; correct spec\.source\.kinesis\.leaseTable\.endpoint"
+        ) as told,
     ):
-        store_at(endpoint).read("log.json")
+        table_at(endpoint).leases()
     assert "canary" not in str(told.value)
 
 
-@pytest.mark.parametrize(
-    "item",
-    [
-        b'{"content": {"B": "AA=="}}',
-        b'{"name": {"S": 5}}',
-        b'{"name": {"S": "log/1"}, "upload": {"S": 5}}',
-        b'{"name": {"S": "log/1"}, "size": {"N": 1e999}}',
-    ],
-)
-def test_an_item_of_other_types_than_are_written_is_told_to_be_damaged(item: bytes) -> None:
-    told = "An item at dynamodb://eu-central-1/ledgers/shop/orders is not what"
-    with answering(b'{"Item": %s}' % item, headers=DYNAMO_DB) as endpoint, pytest.raises(LogDamaged, match=told):
-        store_at(endpoint).read("log/1")
-    with answering(b'{"Items": [%s]}' % item, headers=DYNAMO_DB) as endpoint, pytest.raises(LogDamaged, match=told):
-        store_at(endpoint).list("log")
-
-
-def test_a_description_without_the_keys_of_a_ledger_is_of_no_table_that_fits() -> None:
+def test_a_description_without_the_keys_of_a_lease_table_is_of_no_table_that_fits() -> None:
     for keys in (b"[null]", b'[{"AttributeName": 5}]', b"[]"):
         told = b'"TableStatus": "ACTIVE", "AttributeDefinitions": [null], "KeySchema": ' + keys
         content = b'{"Table": {' + told + b"}}"
-        with answering(content, headers=DYNAMO_DB) as endpoint:
-            store = store_at(endpoint)
-            with pytest.raises(TableUnfit, match="a ledger needs the partition key log and the sort key name"):
-                require_table(store._items.client, store._items.place)
+        needed = "a lease table needs the partition key leaseKey of type S"
+        with answering(content, headers=DYNAMO_DB) as endpoint, pytest.raises(TableUnfit, match=needed):
+            table_at(endpoint).require()

@@ -1,1 +1,0 @@
-"""A ledger in DynamoDB: an object log whose objects are items of a table."""

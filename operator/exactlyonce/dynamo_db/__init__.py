@@ -1,1 +1,0 @@
-"""Requests to DynamoDB, and its tables, for the connectors that keep something there."""
