@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from exactlyonce.bounded_json import parse_json
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.known_loads import KnownLoads
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -46,7 +47,7 @@ class StreamRow:
     `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of the process that last
     claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released` says that this
     process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until the first
-    generation is published. `stateful` is True once a batch of a stateful query has landed.
+    generation is published. `stateful` is True once a batch of a stateful query has landed. `loads` are of a sink of two phases.
     """
 
     stream_id: str
@@ -61,6 +62,7 @@ class StreamRow:
     generation: int | None = None
     checkpoint_path: str | None = None
     stateful: bool = False
+    loads: KnownLoads = KnownLoads()
 
     @property
     def life(self) -> str:
@@ -170,11 +172,9 @@ class FailureRow:
     """The ranges of one partition that failed in one batch.
 
     `origin_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
-
     What is quarantined also says which records these were, so that a replay reads no other ones: the id of the origin, the
-    fingerprint of the last record, and the life of the stream (`StreamRow.life`). They are empty where an earlier release has
-    written the row, and the id or the fingerprint also where the source had none. `replay` is the replay that has claimed it;
-    behind its token stands `DECIDED` where its rows are to be committed in a sink of two phases, and may be by now.
+    fingerprint of the last record, and the life of the stream. `replay` is the replay that has claimed it; `DECIDED` follows its
+    token where its rows are to be committed in a sink of two phases, and may be by now.
     """
 
     DECIDED: ClassVar[str] = " decided"
@@ -237,7 +237,7 @@ class QueryMark:
 
     `limit` says how large the resource lets a batch be, `shrunk` is the smaller number of offsets that the loop let it have
     since a batch was too large, and `left_out` says where partitions stood when the latest generation left them out, of which
-    no batch's row tells. `limit` and `left_out` are None where an earlier release started the driver or made the generation.
+    no batch's row tells.
     """
 
     source: Selection
@@ -282,8 +282,8 @@ class LedgerView:
 
     `batches` holds the rows that a decision may need: the landed batch and all later ones; `earlier` those before them, as far
     as they were read for evidence. `retired` is where partitions stand that are not read any more. `query` is None before the
-    first driver, and where an earlier release started it. `ticket` is the latest that was drawn, maybe for an earlier epoch.
-    `decided` is the batch whose rows are yet to be committed in a sink of two phases; a seed may have followed it.
+    first driver. `ticket` is the latest that was drawn, maybe for an earlier epoch. `decided` is the batch whose rows are yet
+    to be committed in a sink of two phases; a seed may have followed it.
     """
 
     stream: StreamRow

@@ -23,6 +23,7 @@ from exactlyonce.connectors.object_log.values import (
     whole_number,
 )
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.known_loads import KnownLoads
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -96,6 +97,7 @@ def _stream_to_json(row: StreamRow) -> Json:
         "generation": row.generation,
         "checkpointPath": row.checkpoint_path,
         "stateful": row.stateful,
+        **({} if row.loads == KnownLoads() else {"loads": row.loads.to_json()}),
     }
 
 
@@ -117,6 +119,7 @@ def _stream_from_json(found: Json) -> StreamRow:
         generation=optional(count, row.get("generation")),
         checkpoint_path=optional(text, row.get("checkpointPath")),
         stateful=truth(row.get("stateful", False)),
+        loads=KnownLoads.from_json(optional(text, row.get("loads"))),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.known_loads import KnownLoads
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -28,7 +29,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Position
 
 STREAM_COLUMNS = (
     "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, claim, writer, writer_released, "
-    "landed_batch, generation, checkpoint_path, stateful"
+    "landed_batch, generation, checkpoint_path, stateful, loads"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
 POSITION_COLUMNS = (
@@ -90,6 +91,7 @@ def stream_from(row: Sequence[Any]) -> StreamRow:
         generation=row[11],
         checkpoint_path=row[12],
         stateful=row[13],
+        loads=KnownLoads.from_json(row[14]),
     )
 
 
@@ -110,6 +112,7 @@ def stream_values(row: StreamRow) -> tuple[Any, ...]:
         row.generation,
         row.checkpoint_path,
         row.stateful,
+        row.loads.to_json(),
     )
 
 

@@ -286,6 +286,14 @@ $$;
         oldest_reader=1,
         sql=REPLAYED,
     ),
+    Migration(
+        version=16,
+        oldest_reader=1,
+        sql="""
+alter table {schema}.streams add column loads text;
+comment on column {schema}.streams.loads is 'The latest decided loads, by label, and one that the sink has and nobody decided.';
+""",
+    ),
 )
 
 SCHEMA_VERSION = MIGRATIONS[-1].version
