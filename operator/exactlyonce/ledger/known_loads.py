@@ -172,6 +172,9 @@ class KnownLoads:
             raise ValueError("JSON that does not say which loads are known") from problem
 
 
+NO_LOADS = KnownLoads()
+
+
 def spans_without(ranges: Ranges, left_out: Iterable[Span]) -> tuple[Span, ...]:
     """Return what is left of ranges, in order, where records are left out."""
     spans = list(ranges.non_empty().items())

@@ -9,7 +9,7 @@ from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import lock_unclaimed
 from exactlyonce.ledger.held import held_failures
-from exactlyonce.ledger.known_loads import KnownLoads
+from exactlyonce.ledger.known_loads import NO_LOADS, KnownLoads
 from exactlyonce.ledger.letter_generations import note_of
 from exactlyonce.ledger.letters import set_backs_of
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
@@ -157,7 +157,7 @@ def adopt(ledger: Ledger, stream_id: str, epoch: Epoch, adoption: Adoption) -> N
     """
     with ledger.transaction(evicting=True) as transaction:
         row = lock_unclaimed(transaction, stream_id, epoch)
-        loads = KnownLoads() if adoption.starts_over else row.loads
+        loads = NO_LOADS if adoption.starts_over else row.loads
         adopted = replace(
             row, owner=adoption.owner, database=adoption.database, token=adoption.token, loads=loads
         )  # fmt: skip
@@ -273,9 +273,14 @@ def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_b
 
 
 def _write_found(transaction: LedgerTransaction, stream_id: str, row: BatchRow) -> None:
-    """Write the row of a batch that the ledger had lost, unless it has landed another one of this number."""
-    before = transaction.read_batch(stream_id, row.batch)
-    if before is None or not before.status.landed:
+    """Write the row of a batch that the ledger had lost, unless it has landed another one of this number.
+
+    If the ledger has lost only under which label its decided batch was written again, nothing of that is left to commit.
+    """
+    before, decided = transaction.read_batch(stream_id, row.batch), transaction.read_decided(stream_id)
+    if decided is not None and decided.batch == row.batch:
+        transaction.write_decided(stream_id, replace(decided, committables=()))
+    elif before is None or not before.status.landed:
         transaction.write_batch(stream_id, row)
 
 

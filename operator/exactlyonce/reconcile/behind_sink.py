@@ -137,13 +137,19 @@ def settled_by_reset(seen: Observation, by: str) -> Settlement | None:
 
 
 def found_load(seen: Observation) -> FoundLoad | None:
-    """Return the load that was found; its records are those that Spark has planned, where the sink has only their digest."""
+    """Return the load that was found.
+
+    Where the sink has only a digest of its records, they are those that Spark has planned, or that the ledger has decided.
+    """
     found = None if seen.ledger is None else seen.ledger.stream.loads.found
-    logs = seen.checkpoint
-    if found is None or found.spans is not None or not isinstance(logs, Readable) or logs.planned != found.batch:
-        return found
-    ranges = planned_ranges(logs)
-    return found if ranges is None else found.planned_as(ranges)
+    if seen.ledger is None or found is None:
+        return None
+    logs, decided = seen.checkpoint, seen.ledger.decided
+    if isinstance(logs, Readable) and logs.planned == found.batch:
+        found = found.planned_as(planned_ranges(logs) or Ranges())
+    if decided is not None and decided.batch == found.batch:
+        found = found.planned_as(Ranges([span for load in decided.committables for span in load.ranges.items()]))
+    return found
 
 
 def _doubt(case: Case) -> FoundLoad | None:

@@ -99,7 +99,8 @@ def reset_problem(
             "the query keeps state of the records that it has read, which no reset takes back; to read from other offsets, "
             "make a stream with another streamId that starts there"
         )
-    if ledger.decided is not None:
+    # A load that was found keeps drivers from finishing the decided batch, so a reset that repeats nothing goes first.
+    if ledger.decided is not None and not (asked.load and not asked.repeated):
         return (
             f"batch {ledger.decided.batch} is decided, and its rows will be committed; let the stream run until it has landed, "
             "then suspend it and ask again"

@@ -23,7 +23,7 @@ from exactlyonce.connectors.object_log.values import (
     whole_number,
 )
 from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.ledger.known_loads import KnownLoads
+from exactlyonce.ledger.known_loads import NO_LOADS, KnownLoads
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -97,7 +97,7 @@ def _stream_to_json(row: StreamRow) -> Json:
         "generation": row.generation,
         "checkpointPath": row.checkpoint_path,
         "stateful": row.stateful,
-        **({} if row.loads == KnownLoads() else {"loads": row.loads.to_json()}),
+        **({} if row.loads == NO_LOADS else {"loads": row.loads.to_json()}),
     }
 
 
