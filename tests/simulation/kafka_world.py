@@ -1,8 +1,8 @@
-"""A world whose sink is a Kafka topic, written by the product's own target, and whose ledger goes back while the topic does not.
+"""A world whose sink is a Kafka topic, written by the product's own target, and whose ledger goes back behind the topic.
 
-A standby is promoted that lacks the latest transactions, or a backup is restored. Whatever the ledger has lost of what the topic
-has must be noticed before anything lands: the stream halts, a person looks for the rows and says what is there, and each record
-is then there once, or named where nobody knows what became of it.
+A standby is promoted that lacks the latest transactions, or a backup is restored. Whatever the ledger has lost of what the
+topic has must be noticed before anything lands: the stream halts, a person looks for the rows and says what is there, and each
+record is then there once, or named where nobody knows what became of it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from exactlyonce_spark.latest_loads import LedgerBehindSink
 from exactlyonce_spark.left_out import FailingRecords
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState
+from exactlyonce_spark.two_phase_finish import LoadsInDoubt
 from tests.simulation import spark_batch
 from tests.simulation.causes import SUCCESSOR
 from tests.simulation.kafka_brokers import KafkaStore, SimulatedKafkaTarget, StoreTransactions
@@ -73,6 +74,7 @@ class KafkaWorld(TwoPhaseWorld):
         **TwoPhaseWorld.errors,
         LedgerBehindSink: frozenset({"restore"}),
         DecisionDiffers: frozenset({"restore"}),
+        LoadsInDoubt: frozenset({"restore"}),  # a person has set the positions over a batch that is decided
         TransactionGone: frozenset({SUCCESSOR, LOADS_ABORTED, "restore", "start twice", "lose driver"}),
     }
     loads: KafkaStore

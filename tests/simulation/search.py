@@ -133,7 +133,7 @@ def _reset(drawn: Scenario) -> Scenario:
 
 def _gone_back_and_bisected(drawn: Scenario) -> Scenario:
     """A stream that continues without records that fail by themselves, and whose ledger goes back behind its sink."""
-    return replace(_bisected(drawn), hazards=frozenset({"kill driver", "poison", *_GOES_BACK}))
+    return replace(_bisected(drawn), hazards=frozenset({"kill driver", "poison", "restore", *_GOES_BACK}))
 
 
 _GOES_BACK = ("failover", "strike at commit", "limit changed")
@@ -206,6 +206,8 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "partitions_land_unrecorded": _failing_over_by_partition,
     **dict.fromkeys(OF_KNOWN_LOADS, _few("kill driver", *_GOES_BACK)),
     "a_load_names_records_that_it_was_made_without": _gone_back_and_bisected,
+    "the_latest_loads_are_those_of_a_batch_that_is_kept": _gone_back_and_bisected,
+    "what_a_found_load_does_not_hold_is_passed_over": _gone_back_and_bisected,
     "taken_batches_are_told_by_at_most_once_alone": _few_and_another_delivery,
     "a_batch_that_landed_in_part_is_finished_by_any_delivery": _few_and_another_delivery,
     # Where little else goes wrong, batches land, and what was asked for takes effect late.

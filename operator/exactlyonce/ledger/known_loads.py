@@ -20,7 +20,8 @@ MOST_TOLD = 20
 """So many ranges are named in a sentence; the ledger has all of them."""
 
 Span = tuple[Partition, OffsetRange]
-"""Records of one partition. Several may be of the same one, where a load leaves out records between them."""
+"""Records of one partition. Several may be of the same one, where a load leaves out records between them. An empty one says
+where the stream was in a partition of which its batch had no record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class FoundLoad:
 
     @property
     def ends(self) -> Positions:
-        """The position after its last record, in each partition of which it has records."""
+        """Where the stream was after its batch, in each partition."""
         ends: dict[Partition, int] = {}
         for key, offsets in self.spans or ():
             ends[key] = max(ends.get(key, 0), offsets.until_offset)
@@ -91,7 +92,7 @@ class FoundLoad:
 
     def planned_as(self, ranges: Ranges) -> FoundLoad:
         """Return the load with its records, where it is of exactly these ranges."""
-        spans = tuple(ranges.non_empty().items())
+        spans = tuple(ranges.items())
         return replace(self, spans=spans) if self.spans is None and digest_of(spans) == self.digest else self
 
     def missing(self, positions: Positions) -> tuple[Span, ...]:
@@ -176,8 +177,8 @@ NO_LOADS = KnownLoads()
 
 
 def spans_without(ranges: Ranges, left_out: Iterable[Span]) -> tuple[Span, ...]:
-    """Return what is left of ranges, in order, where records are left out."""
-    spans = list(ranges.non_empty().items())
+    """Return what is left of ranges, in order, where records are left out: an empty span of one that is left out as a whole."""
+    spans = list(ranges.items())
     for key, gone in left_out:
         spans = [(at, part) for at, span in spans for part in (_around(span, gone) if at == key else (span,))]
     return tuple(spans)
@@ -213,19 +214,24 @@ def told_spans(spans: Iterable[Span] | None, shown: Callable[[int], str] = offse
     """Return records in words; `shown` is how the source writes a position."""
     if spans is None:
         return "records that the sink does not name"
-    return some_of([f"{key} {offsets.text(shown)}" for key, offsets in spans], MOST_TOLD) or "no records"
+    told = [f"{key} {offsets.text(shown)}" for key, offsets in spans if offsets.record_count]
+    return some_of(told, MOST_TOLD) or "no records"
 
 
 def digest_of(spans: Iterable[Span]) -> str:
     """Return a digest of records, by which it can be told whether a load is of them."""
-    told = json.dumps(spans_document(sorted(spans, key=lambda span: (span[0], span[1]))), sort_keys=True)
+    records = sorted((span for span in spans if span[1].record_count), key=lambda span: (span[0], span[1]))
+    told = json.dumps(spans_document(records), sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()[:32]
 
 
 def _around(span: OffsetRange, gone: OffsetRange) -> tuple[OffsetRange, ...]:
+    if not span.record_count:
+        return (span,)
     first = (span.from_offset, min(span.until_offset, max(span.from_offset, gone.from_offset)))
     last = (max(span.from_offset, min(span.until_offset, gone.until_offset)), span.until_offset)
-    return tuple(OffsetRange(begin, end) for begin, end in (first, last) if begin < end)
+    left = tuple(OffsetRange(begin, end) for begin, end in (first, last) if begin < end)
+    return left or (OffsetRange(span.from_offset, span.from_offset),)
 
 
 def _latest_from(found: Mapping[str, Any]) -> LatestLoads:

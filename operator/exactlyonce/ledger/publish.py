@@ -275,12 +275,13 @@ def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_b
 def _write_found(transaction: LedgerTransaction, stream_id: str, row: BatchRow) -> None:
     """Write the row of a batch that the ledger had lost, unless it has landed another one of this number.
 
-    If the ledger has lost only under which label its decided batch was written again, nothing of that is left to commit.
+    Nothing is left to commit of a batch that the ledger has decided: it had landed before the next one was decided, or is this
+    very batch, whose rows were written again under a label that the ledger has lost.
     """
     before, decided = transaction.read_batch(stream_id, row.batch), transaction.read_decided(stream_id)
-    if decided is not None and decided.batch == row.batch:
+    if decided is not None:
         transaction.write_decided(stream_id, replace(decided, committables=()))
-    elif before is None or not before.status.landed:
+    if before is None or not before.status.landed:
         transaction.write_batch(stream_id, row)
 
 

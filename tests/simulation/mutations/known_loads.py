@@ -1,4 +1,4 @@
-"""A ledger that goes back behind a sink of two phases, broken on purpose: searched for where the topic is the product's own sink."""
+"""A ledger that goes back behind a sink of two phases, broken on purpose: searched for over a topic."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def the_latest_loads_are_those_of_a_batch_that_is_kept() -> Iterator[None]:
 
 @contextmanager
 def what_the_sink_showed_before_a_decision_is_not_kept() -> Iterator[None]:
-    """Going back: of a batch that is decided and was never committed the sink shows the one before, which the ledger forgets."""
+    """Going back: if a decided batch was never committed the sink shows the one before, whose label the ledger forgets."""
     latest_of = latest_loads.latest_of
 
     def alone(target: TwoPhaseTarget, decided: DecidedBatch) -> LatestLoads | None:
@@ -93,14 +93,14 @@ def rows_made_again_are_not_among_the_latest_loads() -> Iterator[None]:
 
 @contextmanager
 def a_load_that_is_in_the_sink_moves_no_position() -> Iterator[None]:
-    """Going back: a person says that the rows of a load are there, and the stream continues where the ledger had gone back to."""
+    """Going back: a person says that the rows of a load are there, and the positions stay where the ledger went back to."""
     with mock.patch.object(FoundLoad, "ends", property(lambda load: Positions())):
         yield
 
 
 @contextmanager
 def what_a_found_load_does_not_hold_is_passed_over() -> Iterator[None]:
-    """Going back: records before those of a load that was found count as landed, although the ledger has lost what became of them."""
+    """Going back: records before those of a found load count as landed, although the ledger has lost what became of them."""
     with mock.patch.object(FoundLoad, "missing", lambda load, positions: ()):
         yield
 
