@@ -28,7 +28,7 @@ def record_loads(ledger: Ledger, stream_id: str, epoch: Epoch, found: Settlement
         if isinstance(found, FoundLoad):
             loads = row.loads if row.loads.found is not None else replace(row.loads, found=found)
         else:
-            is_settled = row.loads == found.settled(row.loads)
+            is_settled = row.loads.found is None and row.loads.names(found.found, found.found.place)
             loads = row.loads if is_settled else settled_loads(row, found)
         if loads != row.loads:
             transaction.update_stream(replace(row, loads=loads))
