@@ -99,7 +99,7 @@ class FoundLoad:
         """Return what a stream at these positions would pass over without its rows, if it continued after this load."""
         gaps: list[Span] = []
         at = dict(positions)
-        for key, offsets in sorted(self.spans or (), key=lambda span: (span[0], span[1])):
+        for key, offsets in sorted(self.spans or (), key=_in_order):
             stands = at.get(key, 0)
             if stands < offsets.from_offset:
                 gaps.append((key, OffsetRange(stands, offsets.from_offset)))
@@ -200,14 +200,15 @@ def spans_of(document: Any) -> tuple[Span, ...]:
         ValueError: if it is something else.
     """
     try:
-        return tuple(
+        spans = [
             (Partition(origin, key_of(key)), OffsetRange(_count(begin), _count(end)))
             for origin, partitions in document.items()
             for key, pairs in partitions.items()
             for begin, end in pairs
-        )
+        ]
     except (AttributeError, TypeError) as problem:
         raise ValueError("JSON that names no records") from problem
+    return tuple(sorted(spans, key=_in_order))
 
 
 def told_spans(spans: Iterable[Span] | None, shown: Callable[[int], str] = offset_text) -> str:
@@ -220,9 +221,13 @@ def told_spans(spans: Iterable[Span] | None, shown: Callable[[int], str] = offse
 
 def digest_of(spans: Iterable[Span]) -> str:
     """Return a digest of records, by which it can be told whether a load is of them."""
-    records = sorted((span for span in spans if span[1].record_count), key=lambda span: (span[0], span[1]))
+    records = sorted((span for span in spans if span[1].record_count), key=_in_order)
     told = json.dumps(spans_document(records), sort_keys=True)
     return hashlib.sha256(told.encode()).hexdigest()[:32]
+
+
+def _in_order(span: Span) -> tuple[Partition, OffsetRange]:
+    return span
 
 
 def _around(span: OffsetRange, gone: OffsetRange) -> tuple[OffsetRange, ...]:

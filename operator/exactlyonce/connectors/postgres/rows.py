@@ -29,7 +29,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Position
 
 STREAM_COLUMNS = (
     "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, claim, writer, writer_released, "
-    "landed_batch, generation, checkpoint_path, stateful, loads"
+    "landed_batch, generation, checkpoint_path, stateful"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
 POSITION_COLUMNS = (
@@ -64,7 +64,8 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket', to_jsonb(s) ->> 'decided'
+    to_jsonb(s) ->> 'query', to_jsonb(s) -> 'ticket_epoch', to_jsonb(s) ->> 'ticket', to_jsonb(s) ->> 'decided',
+    to_jsonb(s) ->> 'loads'
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of.
@@ -76,8 +77,8 @@ ledger's schema.
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
 
 
-def stream_from(row: Sequence[Any]) -> StreamRow:
-    """Return the stream of a row with STREAM_COLUMNS."""
+def stream_from(row: Sequence[Any], loads: str | None) -> StreamRow:
+    """Return the stream of a row with STREAM_COLUMNS, and of what its column of loads holds."""
     return StreamRow(
         stream_id=row[0],
         token=row[1],
@@ -91,7 +92,7 @@ def stream_from(row: Sequence[Any]) -> StreamRow:
         generation=row[11],
         checkpoint_path=row[12],
         stateful=row[13],
-        loads=KnownLoads.from_json(row[14]),
+        loads=KnownLoads.from_json(loads),
     )
 
 
@@ -112,7 +113,6 @@ def stream_values(row: StreamRow) -> tuple[Any, ...]:
         row.generation,
         row.checkpoint_path,
         row.stateful,
-        row.loads.to_json(),
     )
 
 
@@ -179,10 +179,10 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    *found, query, ticket_epoch, ticket, decided = row[_STREAM_WIDTH:]
+    *found, query, ticket_epoch, ticket, decided, loads = row[_STREAM_WIDTH:]
     positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
     return LedgerView(
-        stream_from(row),
+        stream_from(row, loads),
         positions_from(positions),
         tuple(batch_from(batch) for batch in batches),
         positions_from(retired),
