@@ -250,7 +250,6 @@ class TwoPhaseTarget(ABC):
         """Have the sink take rows under a label of this epoch, batch and part; None where there is no row.
 
         `spans` are the records that the rows are made of, for a sink that keeps them beside the load.
-
         A request without an answer is settled under the very same label, which the sink accepts once.
         """
 

@@ -279,7 +279,7 @@ def _write_found(transaction: LedgerTransaction, stream_id: str, row: BatchRow) 
     very batch, whose rows were written again under a label that the ledger has lost.
     """
     before, decided = transaction.read_batch(stream_id, row.batch), transaction.read_decided(stream_id)
-    if decided is not None:
+    if decided is not None and decided.batch <= row.batch:
         transaction.write_decided(stream_id, replace(decided, committables=()))
     if before is None or not before.status.landed:
         transaction.write_batch(stream_id, row)
