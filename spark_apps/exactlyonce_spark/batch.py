@@ -1,8 +1,7 @@
 """One batch from its plan to its landing: the order of acts for each delivery and commit. No pyspark here.
 
-Before: the ranges of the executed plan are compared with the ledger and recorded. Then the rows are written where they
-do not count yet, the source is asked whether it still is what was read, and one transaction lands the batch.
-docs/adr/0005 tells each path and its crash points.
+Before: the ranges of the executed plan are compared with the ledger and recorded. Then the rows are written where they do not
+count yet, the source is asked whether it still is what was read, and one transaction lands the batch (docs/adr/0005).
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from exactlyonce_spark.batch_settings import (
     require_order,
     require_partitions,
 )
+from exactlyonce_spark.cleared_staging import clear_staging_if_possible
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.landing_checks import require_completed
@@ -35,7 +35,7 @@ from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, Writte
 from exactlyonce_spark.quarantine import Quarantines, not_landed
 from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
-from exactlyonce_spark.target import DeadLetter, Staged, Target, clear_staging_if_possible
+from exactlyonce_spark.target import DeadLetter, Staged, Target
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
 

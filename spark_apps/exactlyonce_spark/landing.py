@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from exactlyonce.ledger.fence import Fenced, Permit, fence
+from exactlyonce.ledger.known_loads import LatestLoads
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.races import rerun_after_lost_race
@@ -112,11 +113,12 @@ def land_batch(
     *,
     records_read: int | None = None,
     status: BatchStatus = BatchStatus.LANDED,
+    latest: LatestLoads | None = None,
 ) -> None:
     """Land a whole batch in one transaction: fence, batch number, positions, rows.
 
     With `status` TAKEN only the positions move, and `write` writes nothing: AtMostOnce. With AtLeastOnce `write` requires
-    that what tasks have written before is still there.
+    that what tasks have written before is still there. `latest` are the loads of a batch that is decided.
 
     Raises:
         Fenced, LandingRefused: nothing was written.
@@ -136,10 +138,11 @@ def land_batch(
             reached("land.rows-moved", batch.number)
             advance(transaction, permit.stream_id, batch, landed)
             reached("land.positions-advanced", batch.number)
+            loads = stream.loads if latest is None else replace(stream.loads, latest=latest)
             close(
                 transaction,
                 permit,
-                stream,
+                replace(stream, loads=loads),
                 planned_row(permit, batch, status, written, records_read),
                 stateful=batch.stateful,
             )

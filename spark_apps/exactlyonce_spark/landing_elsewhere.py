@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.positions.ranges import OffsetRange
 from exactlyonce_spark.manifest_landing import land_manifest
 from exactlyonce_spark.planned import PlannedBatch
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
@@ -34,6 +35,7 @@ def land_elsewhere(
     """
     if isinstance(target, ManifestTarget):
         return land_manifest(ledger, permit, target, planned, batch.unread(), check)
+    spans = [(row.partition, OffsetRange(row.from_offset, row.until_offset)) for row in planned.left_out.failures]
     return land_two_phase(
-        ledger, permit, target, planned, lambda: prepared(batch, plan, target, is_small=is_small), check
+        ledger, permit, target, planned, lambda: prepared(batch, plan, target, spans, is_small=is_small), check
     )

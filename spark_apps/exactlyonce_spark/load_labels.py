@@ -65,6 +65,12 @@ def batch_of(label: str) -> BatchNumber | None:
     return None if found is None else BatchNumber(int(found[2]))
 
 
+def prefix_of(label: str | None) -> str | None:
+    """Return what all labels of a life begin with, without the colon at its end; None for a label of another form."""
+    found = _OF_A_LIFE.match(label or "")
+    return None if found is None else found[0].removesuffix(":")
+
+
 def names_replay(name: str) -> bool:
     """Whether a name is of replays (`ReplayLabels.name`), of whatever life of a stream."""
     return _REPLAYS.fullmatch(name) is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -11,7 +12,7 @@ from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader
 from exactlyonce_spark.query import Spot, rows_of
 from exactlyonce_spark.spark_batch import handed_over, pieces_of, run_job
-from exactlyonce_spark.tasks import Job, TaskPlace, TaskReport, TaskTools
+from exactlyonce_spark.tasks import PrepareJob, TaskPlace, TaskReport, TaskTools
 from exactlyonce_spark.two_phase_finish import RunAgain
 from exactlyonce_spark.worker import WorkerPlan
 
@@ -29,9 +30,10 @@ def runs_again(
     `left_out` returns the records that the decided batch was to land without; it is asked where rows are made again.
     """
 
-    def run(ranges: Ranges, job: Job) -> list[TaskReport]:
-        rows = rows_of(session, reader, spec, ranges, left_out())
-        return run_job(handed_over(rows, columns).coalesce(1), worker, job)
+    def run(ranges: Ranges, job: PrepareJob) -> list[TaskReport]:
+        spots = left_out()
+        rows = rows_of(session, reader, spec, ranges, spots)
+        return run_job(handed_over(rows, columns).coalesce(1), worker, replace(job, left_out=tuple(spots)))
 
     return run
 
@@ -46,8 +48,10 @@ def runs_again_in_driver(
 ) -> RunAgain:
     """Return what runs a job in this process, over rows that it is sent: for a sink that nobody else prepares."""
 
-    def run(ranges: Ranges, job: Job) -> list[TaskReport]:
-        rows = rows_of(session, reader, spec, ranges, left_out())
-        return [job.run(tools, TaskPlace(0, 0), pieces_of(handed_over(rows, columns)))]
+    def run(ranges: Ranges, job: PrepareJob) -> list[TaskReport]:
+        spots = left_out()
+        rows = rows_of(session, reader, spec, ranges, spots)
+        again = replace(job, left_out=tuple(spots))
+        return [again.run(tools, TaskPlace(0, 0), pieces_of(handed_over(rows, columns)))]
 
     return run

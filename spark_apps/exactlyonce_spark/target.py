@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.decided import Committable, StagedFile
+from exactlyonce.ledger.known_loads import FoundLoad, LatestLoads, Span
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark.staged_loads import StagedLoads
-
-log = logging.getLogger("exactlyonce.batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +126,6 @@ class RecordsOfBatch:
     note: str = ""
 
 
-def clear_staging_if_possible(target: Target, batch: BatchNumber) -> None:
-    """Forget what was staged for a batch that has landed: what is left of it is no reason to end as failed."""
-    try:
-        target.clear_staging(batch)
-    except (Unreachable, Refused, OutcomeUnknown) as problem:
-        log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
-
-
 class NotLookedAt(Exception):
     """Replays have landed what the sink was not yet held to: that takes requests, for which no transaction stays open."""
 
@@ -241,15 +230,26 @@ class TwoPhaseTarget(ABC):
     the sink does not answer: what it was asked to do may then still happen, at any later time.
     """
 
+    tells_latest: ClassVar[bool] = False
+    """Whether the sink says which load of the stream it has committed last: `latest` returns it."""
+
     @property
     def prepares_in_driver(self) -> bool:
         """Whether the driver prepares all rows of a batch as one load, because no process but the one that prepares commits."""
         return False
 
+    def latest(self, known: LatestLoads | None) -> FoundLoad | None:
+        """Return the load of the stream that the sink has committed last; None where it has none, or has forgotten it.
+
+        `known` are those that the ledger knows, maybe of another life of the stream.
+        """
+        return None
+
     @abstractmethod
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Have the sink take rows under a label of this epoch, batch and part; None where there is no row.
 
+        `spans` are the records that the rows are made of, for a sink that keeps them beside the load.
         A request without an answer is settled under the very same label, which the sink accepts once.
         """
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.known_loads import Span, spans_without
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
 from exactlyonce.source.connector import SourceCheck
@@ -199,17 +200,19 @@ class PrepareJob:
     batch: BatchNumber
     ranges: tuple[Ranges, ...]
     again: bool = False
+    left_out: tuple[Span, ...] = ()
 
     def run(self, tools: TaskTools, place: TaskPlace, rows: Any) -> TaskReport:
         """Prepare the rows of one task."""
         reached("task.started", self.batch)
         tag = secrets.randbits(63)
         part = f"{AGAIN if self.again else place.index}-{tag:x}"
-        prepared = tools.two_phase.prepare(self.batch, part, rows)
+        ranges = self.ranges[place.index]
+        prepared = tools.two_phase.prepare(self.batch, part, rows, spans_without(ranges, self.left_out))
         reached("task.prepared", self.batch)
         if prepared is None:
             return TaskReport(tag, 0)
-        return TaskReport(tag, prepared.rows, committable=committable_of(prepared, self.ranges[place.index]))
+        return TaskReport(tag, prepared.rows, committable=committable_of(prepared, ranges))
 
 
 def committable_of(prepared: PreparedLoad, ranges: Ranges) -> Committable:

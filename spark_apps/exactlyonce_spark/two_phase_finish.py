@@ -19,6 +19,7 @@ from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce_spark import loads_told, tasks
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.latest_loads import require_all_known
 from exactlyonce_spark.load_outcome import NotCommitted, outcome
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import OriginReplaced
@@ -41,7 +42,7 @@ ROUNDS = 3
 MOST_TOLD = 5
 """So many loads are told of those in doubt; the ledger has all of them."""
 
-RunAgain = Callable[[Ranges, tasks.Job], list[tasks.TaskReport]]
+RunAgain = Callable[[Ranges, tasks.PrepareJob], list[tasks.TaskReport]]
 """Runs a job as one task over the rows of exactly these ranges, as the query makes them."""
 
 WriteAgain = Callable[[DecidedBatch, Committable], tuple[Committable, ...]]
@@ -91,10 +92,12 @@ def finish_decided(ledger: Ledger, permit: Permit, target: TwoPhaseTarget, write
 
     Raises:
         Fenced: if this process may not land any more.
+        LedgerBehindSink: if the sink has committed what the ledger does not know; nothing was committed.
         DecidedElsewhere: if the batch was decided in another place; nothing was asked of this one.
         LoadsInDoubt, RowsPartlyLoaded, RowsNotThere: naming the labels and ranges for which a person has to look.
         NotCommitted, Unreachable, CommitOutcomeUnknown: to be tried again by the next driver.
     """
+    require_all_known(ledger, permit, target)
     decided, by_replays = read_all_decided(ledger, permit)
     if decided is not None:
         reached("finish.read", decided.batch)

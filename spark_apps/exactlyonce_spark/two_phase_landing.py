@@ -7,10 +7,11 @@ it everything that it names must be, by this driver or by the next one. docs/adr
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.known_loads import Span, spans_without
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.replay_decisions import ReplayDecision, decisions_in
 from exactlyonce.ledger.rows import BatchStatus
@@ -20,6 +21,7 @@ from exactlyonce_spark import loads_told
 from exactlyonce_spark.batch_settings import PlanUnfit
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import land_batch
+from exactlyonce_spark.latest_loads import latest_of
 from exactlyonce_spark.load_outcome import NotCommitted, outcome
 from exactlyonce_spark.planned import PlannedBatch, Written
 from exactlyonce_spark.replay_loads import finish_beside
@@ -76,7 +78,8 @@ def land_two_phase(
         return Written(rows)
 
     status = BatchStatus.DECIDED if committables else BatchStatus.LANDED  # without a row there is nothing to commit
-    land_batch(ledger, permit, marked, record, records_read=records_read, status=status)
+    latest = latest_of(target, decided) if committables else None
+    land_batch(ledger, permit, marked, record, records_read=records_read, status=status, latest=latest)
     if committables:
         loads_told.decided(len(committables))
         reached("batch.decided", planned.number)
@@ -118,11 +121,12 @@ def commit_all(target: TwoPhaseTarget, decided: DecidedBatch) -> RowsPartlyLoade
 
 
 def prepared(
-    batch: SparkBatch, plan: ExecutedPlan, target: TwoPhaseTarget, *, is_small: bool
+    batch: SparkBatch, plan: ExecutedPlan, target: TwoPhaseTarget, left_out: Sequence[Span] = (), *, is_small: bool
 ) -> tuple[Committable, ...]:
     """Prepare the rows of a batch: a few by the driver in one load, others by the tasks that read them.
 
-    Where only the process that prepares can commit, the driver prepares all of them.
+    Where only the process that prepares can commit, the driver prepares all of them. Of records that are `left_out` there are
+    no rows.
 
     Raises:
         PlanUnfit: if rows that the sink aborts could not be written again by their ranges alone.
@@ -135,20 +139,24 @@ def prepared(
     if is_small:
         rows = batch.collect()
         if rows is not None:
-            return _by_the_driver(batch.number, plan.ranges, target, rows)
+            return _by_the_driver(batch.number, plan.ranges, target, rows, left_out)
     if target.prepares_in_driver:
-        return _by_the_driver(batch.number, plan.ranges, target, batch.pieces())
+        return _by_the_driver(batch.number, plan.ranges, target, batch.pieces(), left_out)
     if plan.task_ranges is None:
         raise PlanUnfit(
             f"Batch {batch.number}: a sink of two phases needs a query whose every task reads exactly one range of the source "
             "and nothing else (no join, aggregation, union or repartition): rows that the sink aborts are made again from "
             "their range. Change the transform."
         )
-    job = PrepareJob(batch.number, tuple(Ranges({task.partition: task.offsets}) for task in plan.task_ranges))
+    ranges = tuple(Ranges({task.partition: task.offsets}) for task in plan.task_ranges)
+    job = PrepareJob(batch.number, ranges, left_out=tuple(left_out))
     reports = batch.run_tasks(job)
     return tuple(report.committable for report in reports if report.committable is not None)
 
 
-def _by_the_driver(batch: BatchNumber, ranges: Ranges, target: TwoPhaseTarget, rows: object) -> tuple[Committable, ...]:
-    load = target.prepare(batch, f"{DRIVER}-{secrets.randbits(63):x}", rows)
+def _by_the_driver(
+    batch: BatchNumber, ranges: Ranges, target: TwoPhaseTarget, rows: object, left_out: Sequence[Span]
+) -> tuple[Committable, ...]:
+    part = f"{DRIVER}-{secrets.randbits(63):x}"
+    load = target.prepare(batch, part, rows, spans_without(ranges, left_out))
     return () if load is None else (committable_of(load, ranges),)

@@ -17,10 +17,11 @@ from confluent_kafka.admin import (
 )
 
 from exactlyonce.api.resource import parse_stream
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.ledger.known_loads import digest_of
+from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition
 from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.kafka import sink_checks
-from exactlyonce_spark.connectors.kafka.sink import KafkaAheadOfLedger, KafkaSinkConnector, PreparedKafka
+from exactlyonce_spark.connectors.kafka.sink import KafkaSinkConnector, PreparedKafka
 from exactlyonce_spark.connectors.kafka.sink_errors import KafkaAway, KafkaRefuses
 from exactlyonce_spark.connectors.kafka.sink_marker import Marker
 from testbed.kafka import Kafka
@@ -138,11 +139,15 @@ def test_a_pattern_that_selects_the_sinks_own_topic_is_refused(kafka: Kafka, nam
         prepared(kafka, name, {"spec.source.kafka": source})
 
 
-def test_a_ledger_that_was_restored_behind_what_kafka_has_committed_is_refused(kafka: Kafka, name: str) -> None:
+def test_brokers_keep_the_records_of_the_latest_load_in_its_marker_as_many_as_fit(kafka: Kafka, name: str) -> None:
     kafka.create_topic(name, 1)
-    one = prepared(kafka, name).written.transactions
-    one.begin()
-    one.mark(Marker("a label", BatchNumber(41)))
-    one.commit()
-    with pytest.raises(KafkaAheadOfLedger, match=r"has committed batch 41 .* it was restored to an earlier state"):
-        prepared(kafka, name)
+    fits = tuple((Partition("orders", number), OffsetRange(10**9, 10**9 + 5_000)) for number in range(100))
+    for batch, spans in ((41, fits), (42, (*fits, *((Partition("payments", key.key), span) for key, span in fits)))):
+        one = prepared(kafka, name).written.transactions
+        one.begin()
+        one.mark(Marker("a label", BatchNumber(batch), 7, spans))
+        one.commit()
+        found = prepared(kafka, name).written.latest(None)
+        assert found is not None
+        assert (found.label, found.batch, found.rows) == ("a label", batch, 7)
+        assert (found.spans, found.digest) == ((spans, "") if spans is fits else (None, digest_of(spans)))

@@ -12,18 +12,22 @@ from exactlyonce.connectors.postgres.fleet import PostgresFleet
 from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.ledger.fence import EpochOvertaken, Fenced, Permit, claim_epoch, raise_epoch
-from exactlyonce.ledger.port import Ledger, LedgerTransaction
-from exactlyonce.ledger.publish import Publication, publish, record_answers
-from exactlyonce.ledger.rows import BatchStatus
+from exactlyonce.ledger.known_loads import FoundLoad, KnownLoads, LatestLoads
+from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_answers
+from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions
+from exactlyonce.ledger.settlement import Settlement
+from exactlyonce.ledger.settling import record_loads
 from exactlyonce.ledger.two_phase import (
     DecisionDiffers,
     land_decided,
     read_decided,
     record_decided,
+    record_found,
     replace_decided,
 )
 from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
 from exactlyonce_spark.landing import begin_batch, land_batch
 from exactlyonce_spark.planned import LandingRefused, PlannedBatch, Written
 from testbed.postgres import Postgres
@@ -192,3 +196,116 @@ def test_the_monitor_of_a_database_is_told_since_when_a_batch_is_decided(postgre
     assert (found.decided_at, found.decided_loads) == (None, 0)
     asked.close()
     made.close()
+
+
+LATEST = LatestLoads(BatchNumber(1), ("label-a", "label-b"), "label-0", "the sink")
+FOUND = FoundLoad("label-z", BatchNumber(7), 3, ((P0, OffsetRange(5, 8)), (P1, OffsetRange(3, 3))), place="the sink")
+
+
+def loads_of(ledger: Ledger) -> KnownLoads:
+    view = ledger.view(STREAM)
+    assert view is not None
+    with ledger.transaction() as transaction:
+        locked = transaction.lock_stream(STREAM, Lock.UPDATE)
+    assert locked is not None
+    assert locked.loads == view.stream.loads
+    return locked.loads
+
+
+def decide_known(ledger: Ledger, permit: Permit) -> None:
+    def record(transaction: LedgerTransaction) -> Written:
+        record_decided(transaction, STREAM, DECIDED)
+        return Written(8)
+
+    land_batch(ledger, permit, FIRST, record, status=BatchStatus.DECIDED, latest=LATEST)
+
+
+def seed(ledger: Ledger, epoch: int, number: int, after: Positions, settlement: Settlement | None = None) -> None:
+    raise_epoch(ledger, new_stream(ledger), Epoch(epoch), "ticket")
+    view = ledger.view(STREAM)
+    assert view is not None
+    publication = Publication(
+        Epoch(epoch), epoch, f"/checkpoints/{epoch}", BatchNumber(number), view.landed.positions,
+        LandedPositions(after, dict(IDS)), "a seed", QUERY, settlement=settlement,
+    )  # fmt: skip
+    publish(ledger, STREAM, publication)
+
+
+def test_the_labels_of_the_latest_batch_with_rows_outlive_its_row_empty_seeds_and_batches_without_rows(
+    ledger: Ledger,
+) -> None:
+    permit = started(ledger)
+    decide_known(ledger, permit)
+    assert loads_of(ledger) == KnownLoads(LATEST)
+    land_decided(ledger, permit, BatchNumber(1))
+    seed(ledger, 2, 2, READS.ends)
+    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket")[0]
+    for number in (3, 4, 5):
+        nothing = PlannedBatch(BatchNumber(number), Ranges.empty_at(READS.ends), IDS)
+        land_batch(ledger, permit, nothing, lambda _: Written(0))
+    delete_expired(ledger, permit, KEEPS_NOTHING, fewest=1)
+    assert status_of(ledger, 1) is None, "retention has removed the batch"
+    assert loads_of(ledger) == KnownLoads(LATEST)
+
+
+def test_labels_under_which_rows_are_made_again_take_the_place_of_those_that_were_aborted(ledger: Ledger) -> None:
+    permit = started(ledger)
+    decide_known(ledger, permit)
+    left = replace(DECIDED, committables=(LOADS[1],))
+    replace_decided(ledger, permit, DECIDED, left)
+    assert loads_of(ledger).latest == LATEST, "the first one is committed"
+    replace_decided(ledger, permit, left, replace(left, committables=(replace(LOADS[1], label="label-c"),)))
+    assert loads_of(ledger).latest == replace(LATEST, labels=("label-a", "label-c"))
+
+
+def test_a_load_that_was_found_stays_until_it_is_settled_and_its_records_land_by_that(ledger: Ledger) -> None:
+    permit = started(ledger)
+    decide_known(ledger, permit)
+    for _ in range(2):
+        record_found(ledger, permit, FOUND)
+    assert loads_of(ledger) == KnownLoads(LATEST, FOUND)
+    with pytest.raises(PositionsMoved, match="has label-z to settle"):
+        seed(ledger, 2, 8, READS.ends, Settlement(replace(FOUND, label="label-y"), None, "jane"))
+    row = BatchRow(
+        FOUND.batch, Epoch(3), BatchStatus.LANDED, Ranges({P0: OffsetRange(5, 8)}), rows_written=3, note="jane"
+    )
+    after = Positions({P0: 8, P1: 3})
+    seed(ledger, 3, 8, after, Settlement(FOUND, Answer.COMMITTED, "jane", row))
+    view = ledger.view(STREAM)
+    assert view is not None
+    assert (view.landed.positions, view.stream.landed_batch) == (after, 8)
+    assert loads_of(ledger) == KnownLoads(LatestLoads(FOUND.batch, ("label-z",), None, "the sink"))
+    assert status_of(ledger, FOUND.batch) is BatchStatus.LANDED
+    assert view.decided == replace(DECIDED, committables=()), "it had landed before a later one was decided"
+
+
+def test_what_is_recorded_before_a_driver_starts_is_recorded_once_and_under_its_epoch_alone(ledger: Ledger) -> None:
+    permit = started(ledger)
+    decide_known(ledger, permit)
+    doubt = FoundLoad("", BatchNumber(9))
+    with pytest.raises(EpochOvertaken):
+        record_loads(ledger, STREAM, permit.epoch, doubt)
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
+    record_loads(ledger, STREAM, Epoch(2), doubt)
+    assert loads_of(ledger) == KnownLoads(LATEST, doubt)
+    permit = claim_epoch(ledger, STREAM, Epoch(2), "claim-2", "ticket")[0]
+    record_found(ledger, permit, FOUND)
+    raise_epoch(ledger, new_stream(ledger), Epoch(3), "ticket")
+    record_loads(ledger, STREAM, Epoch(3), doubt)
+    assert loads_of(ledger).found == FOUND, "what a driver has found says more"
+    for _ in range(2):
+        record_loads(ledger, STREAM, Epoch(3), Settlement(FOUND, Answer.ABORTED, "jane"))
+        assert loads_of(ledger) == KnownLoads(replace(LATEST, before="label-z"))
+
+
+def test_a_stream_that_starts_over_knows_no_load_and_an_adopted_one_does(ledger: Ledger) -> None:
+    permit = started(ledger)
+    decide_known(ledger, permit)
+    raise_epoch(ledger, new_stream(ledger), Epoch(2), "ticket")
+    view = ledger.view(STREAM)
+    assert view is not None
+    adoption = Adoption(view.stream.owner, view.stream.database, "token-2")
+    adopt(ledger, STREAM, Epoch(2), adoption)
+    assert loads_of(ledger) == KnownLoads(LATEST)
+    adopt(ledger, STREAM, Epoch(2), replace(adoption, starts_over=True))
+    assert loads_of(ledger) == KnownLoads()

@@ -71,3 +71,9 @@ def records_quarantined(world: SimulatedWorld) -> set[Hashable]:
     return {
         record for status in NOT_LANDED for row in failures_with(world, status) for record in records_of(world, row)
     }
+
+
+def records_doubtful(world: SimulatedWorld) -> set[Hashable]:
+    """Records in quarantine of which the stream says that nobody knows what became of them."""
+    rows = [row for status in NOT_LANDED for row in failures_with(world, status) if world.is_doubtful(row)]
+    return {record for row in rows for record in records_of(world, row)}

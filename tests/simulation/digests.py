@@ -9,6 +9,7 @@ import hashlib
 import logging
 
 from tests.simulation.folder_world import FolderWorld
+from tests.simulation.kafka_world import KafkaWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.log_world import LogWorld
 from tests.simulation.manifest_log_world import ManifestLogWorld
@@ -22,7 +23,7 @@ from tests.simulation.world import SimulatedWorld
 
 KINDS = (
     *(SimulatedWorld, LogWorld, ManifestLogWorld, KinesisWorld, FolderWorld),
-    *(TwoPhaseWorld, TwoPhaseLogWorld, SharedLabelsWorld, StagedWorld),
+    *(TwoPhaseWorld, TwoPhaseLogWorld, SharedLabelsWorld, StagedWorld, KafkaWorld),
 )
 SEEDS = range(2)
 RESHARDED = "a_shard_appears_before_its_descendants_are_listed"

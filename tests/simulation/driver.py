@@ -23,6 +23,7 @@ from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
 from exactlyonce_spark.failures import is_too_large
 from exactlyonce_spark.landing import record_failure
+from exactlyonce_spark.latest_loads import LedgerBehindSink
 from exactlyonce_spark.left_out import left_out_of_decided
 from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.old_generations import remove_superseded
@@ -92,7 +93,7 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
     except Fenced as problem:
         driver.problem, driver.words = problem, LastMessage(Ending.FENCED, str(problem))
     except (
-        StateMissing, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded
+        StateMissing, LogUnfit, FilesLost, LedgerBehindTable, LedgerBehindSink, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded
     ) as problem:  # fmt: skip
         # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
         # is refused of the sink's folder.

@@ -81,7 +81,7 @@ def _check_quarantined(world: SimulatedWorld) -> None:
         row
         for status in (*NOT_LANDED, FailureStatus.REPLAYED)
         for row in failures_with(world, status)
-        if not records_of(world, row) <= world.asked.kept | world.asked.taken_up
+        if not world.is_doubtful(row) and not records_of(world, row) <= world.asked.kept | world.asked.taken_up
     ]
     if rows and not world.scenario.quarantine:
         raise Violation(f"quarantined, and nobody asked for that: {rows}")
@@ -103,7 +103,8 @@ def _check_none_landed(world: SimulatedWorld) -> None:
     rows = [row for row in world.database.tables.rows.values() if isinstance(row, FailureRow)]
     for row in rows:
         # What a replay has decided may be there, and nobody takes it before that is known.
-        records = records_of(world, row) if row.status in NOT_LANDED and not row.is_decided else ()
+        is_held = row.status in NOT_LANDED and not row.is_decided and not world.is_doubtful(row)
+        records = records_of(world, row) if is_held else ()
         landed = {
             record for record in records
             if world.database.tables.target[record] and world.deliveries_of(record) == {Delivery.EXACTLY_ONCE}

@@ -19,6 +19,7 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.claims import (
     first_positions,
     is_halted,
+    records_doubtful,
     records_passed,
     standing,
     taken_rows,
@@ -164,7 +165,7 @@ def _check_life(world: SimulatedWorld) -> None:
     check_given_up(world, given_up)
     landed = records_passed(world)
     expected_all = not is_halted(world)
-    in_doubt = world.in_doubt() if is_halted(world) else set()
+    in_doubt = (world.in_doubt() if is_halted(world) else set()) | records_doubtful(world)
     for key, end in world.topic.ends.items():
         upto = end if expected_all else landed.get(key, 0)
         for offset in range(upto):

@@ -38,6 +38,8 @@ from exactlyonce.reconcile.verdicts import (
     Verdict,
 )
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
+from exactlyonce_spark.connectors.kafka.sink_errors import TransactionGone
+from exactlyonce_spark.latest_loads import LedgerBehindSink
 from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.planned import LandingRefused, OriginReplaced
 from exactlyonce_spark.source_check import RecordNotShown, RecordsLost, RecordsReplaced
@@ -57,6 +59,7 @@ from tests.simulation.spark_errors import (
     PartitionsDiffer,
 )
 from tests.simulation.state import StateMissing
+from tests.simulation.two_phase_world import ANSWERED
 from tests.simulation.world import SimulatedWorld
 
 
@@ -68,8 +71,8 @@ def unexplained(world: SimulatedWorld) -> list[str]:
 def explains_halt(world: SimulatedWorld) -> bool:
     """Whether what has struck calls for the person whom the stream halts for."""
     latest = world.journal.attempts[-1] if world.journal.attempts else None
-    refused = (StateMissing, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded)
-    halting_errors = (*refused, *world.refused)
+    refused = (StateMissing, LogUnfit, FilesLost, LedgerBehindTable, LedgerBehindSink)
+    halting_errors = (*refused, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded, *world.refused)
     if latest is not None and any(isinstance(driver.problem, halting_errors) for driver in _drivers_of(world, latest)):
         return True  # that its state was lost, or its ledger went back, is asked with the driver's ending
     halting = latest is not None and latest.decision is not None and latest.decision.halts
@@ -116,8 +119,9 @@ def _is_excused(world: SimulatedWorld, problem: BaseException, since: int, until
     if SUCCESSOR in kinds and any(other.number > epoch and other.began <= until for other in world.journal.attempts):
         return True
     lasting = (
-        BatchTooLarge, LogUnfit, FilesLost, LedgerBehindTable, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded, NotCommitted
-    )  # fmt: skip
+        *(BatchTooLarge, LogUnfit, FilesLost, LedgerBehindTable, LedgerBehindSink),
+        *(LoadsInDoubt, RowsNotThere, RowsPartlyLoaded, NotCommitted, TransactionGone),
+    )
     if isinstance(root, (*lasting, *world.refused, *_LATE)):
         since = (
             0  # it lasts; or whoever was forgotten runs on, and a database that goes back asks for what retention took
@@ -185,7 +189,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
-    if journal.has_struck({"started over", ADOPTED, RESET, "mended"}, earlier.looked, later.began):
+    if journal.has_struck({"started over", ADOPTED, RESET, ANSWERED, "mended"}, earlier.looked, later.began):
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
@@ -248,7 +252,7 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
             return journal.has_struck({"restore", "lose checkpoint"}, _since(world, before), until)
         case OffsetsReset() | SourceTruncated():
             # A child whose parents are listed no more may have lost its first records.
-            called_for = {RESET} if isinstance(verdict, OffsetsReset) else {"retention", "unlisted"}
+            called_for = {RESET, ANSWERED} if isinstance(verdict, OffsetsReset) else {"retention", "unlisted"}
             return journal.has_struck(called_for, 0, until)
         case SourceReplaced():
             return _is_replaced(world)

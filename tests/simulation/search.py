@@ -20,6 +20,7 @@ from tests.simulation.beside_world import BesideWorld
 from tests.simulation.files_replay_world import FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
+from tests.simulation.kafka_world import KafkaWorld
 from tests.simulation.kinesis_replay_world import KinesisReplayWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
@@ -34,6 +35,7 @@ from tests.simulation.mutations import (
     OF_GIVE_UPS,
     OF_KINESIS,
     OF_KINESIS_REPLAYS,
+    OF_KNOWN_LOADS,
     OF_LETTERS,
     OF_MANIFEST_LOGS,
     OF_OBJECT_LOGS,
@@ -129,6 +131,12 @@ def _reset(drawn: Scenario) -> Scenario:
     return replace(with_resets(drawn.delivered(Delivery.EXACTLY_ONCE)), operators=1, hazards=few)
 
 
+def _gone_back_and_bisected(drawn: Scenario) -> Scenario:
+    """A stream that continues without records that fail by themselves, and whose ledger goes back behind its sink."""
+    return replace(_bisected(drawn), hazards=frozenset({"kill driver", "poison", "restore", *_GOES_BACK}))
+
+
+_GOES_BACK = ("failover", "strike at commit", "limit changed")
 _CRASHES = _few("kill driver", "strike at commit")
 _SUCCESSORS = _few("freeze driver", "lose driver", "kill driver", "strike at commit")
 _SUCCESSORS_OF_TABLES = _few("freeze driver", "lose driver", "strike at commit", "cut at commit")
@@ -149,6 +157,7 @@ WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
     (OF_SHARED_LABELS, SharedLabelsWorld),
     (OF_STAGED_LOADS, StagedWorld),
     (OF_TWO_PHASES, TwoPhaseWorld),
+    (OF_KNOWN_LOADS, KafkaWorld),
     (OF_SNAPSHOTS, SnapshotWorld),
     (OF_TABLES, TableWorld),
     (OF_MANIFEST_LOGS, ManifestLogWorld),
@@ -195,6 +204,10 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         drawn.delivered(Delivery.AT_MOST_ONCE)
     ),
     "partitions_land_unrecorded": _failing_over_by_partition,
+    **dict.fromkeys(OF_KNOWN_LOADS, _few("kill driver", *_GOES_BACK)),
+    "a_load_names_records_that_it_was_made_without": _gone_back_and_bisected,
+    "the_latest_loads_are_those_of_a_batch_that_is_kept": _gone_back_and_bisected,
+    "what_a_found_load_does_not_hold_is_passed_over": _gone_back_and_bisected,
     "taken_batches_are_told_by_at_most_once_alone": _few_and_another_delivery,
     "a_batch_that_landed_in_part_is_finished_by_any_delivery": _few_and_another_delivery,
     # Where little else goes wrong, batches land, and what was asked for takes effect late.

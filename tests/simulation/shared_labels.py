@@ -19,6 +19,7 @@ from exactlyonce.connectors.doris.answers import (
     SettledAnswer,
     Taken,
 )
+from exactlyonce.ledger.known_loads import Span
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark.connectors.doris.client import (
     DorisClient,
@@ -103,7 +104,7 @@ class StoreClient:
 class SharedLabelTarget(DorisTarget):
     """The product's target; rows are what the model has, and no Arrow batches."""
 
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Have the store take rows."""
         return self.load(batch, part, (), lambda: cast("Iterable[bytes]", rows), len(rows)) if rows else None
 

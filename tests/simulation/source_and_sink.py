@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, cast
 
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.rows import FailureRow, StreamRow
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.target import ManifestTarget
@@ -49,6 +49,10 @@ class SourceAndSink:
     def is_landed(self, record: tuple[str, int, int], stands: Mapping[Partition, int]) -> bool:
         """Whether a stream that stands there has passed a record."""
         return any(key.key == record[1] and record[2] < end for key, end in stands.items())
+
+    def is_doubtful(self, row: FailureRow) -> bool:
+        """Whether a range is in quarantine of which nobody knows what became: its records may have landed."""
+        return False
 
     def has_landed_all(self, stands: Mapping[Partition, int]) -> bool:
         """Whether a stream that stands there has everything."""

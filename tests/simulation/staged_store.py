@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from exactlyonce.ledger.decided import Committable, StagedFile
+from exactlyonce.ledger.known_loads import Span
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.staged_loads import (
@@ -230,7 +231,7 @@ class StagingTarget(StoreTarget):
         """The store's."""
         return self._loads
 
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Write the rows into a file; a request without an answer is given up, and the next one has another name."""
         if not rows or len(rows) < self._stages_from:
             return super().prepare(batch, part, rows)

@@ -24,6 +24,7 @@ from tests.simulation.digests import KINDS, digest_of
 from tests.simulation.files_replay_world import FilesReplayLogWorld, FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
 from tests.simulation.give_up_world import GiveUpWorld
+from tests.simulation.kafka_world import KafkaWorld
 from tests.simulation.kinesis_world import KinesisWorld
 from tests.simulation.letters_world import LettersWorld
 from tests.simulation.loads_replay_world import LoadsReplayLogWorld, LoadsReplayWorld
@@ -76,6 +77,9 @@ SEEDS_OF_REPLAYS = max(1, int(os.environ.get("REPLAY_SEEDS", SEEDS // 40)))
 
 SEEDS_OF_TWO_PHASES = max(1, int(os.environ.get("TWO_PHASE_SEEDS", SEEDS // 150)))
 """A world whose sink takes loads in two phases takes fifteen times as long, and with an object log five times that."""
+
+SEEDS_OF_KAFKA = max(1, int(os.environ.get("KAFKA_SEEDS", SEEDS // 15)))
+"""Each of these worlds has a topic for a sink, which its ledger goes back behind in most."""
 
 SEEDS_OF_A_HARMLESS_CHANGE = 1000
 SEEDS_OF_A_SCENARIO = 50
@@ -144,6 +148,7 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
         (GiveUpWorld, max(1, SEEDS_OF_REPLAYS // 3)),
         (TwoPhaseWorld, SEEDS_OF_TWO_PHASES),
         (TwoPhaseLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),
+        (KafkaWorld, SEEDS_OF_KAFKA),
         (SharedLabelsWorld, max(1, SEEDS_OF_TWO_PHASES // 2)),
         (StagedWorld, SEEDS_OF_TWO_PHASES),
         (StagedLogWorld, max(1, SEEDS_OF_TWO_PHASES // 5)),

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from exactlyonce.errors import ExactlyOnceError, Unreachable
 from exactlyonce.ledger.decided import Committable
+from exactlyonce.ledger.known_loads import Span
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
@@ -158,7 +159,7 @@ class StoreTarget(TwoPhaseTarget):
         self._labels = labels
         self._epoch = epoch
 
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Prepare rows; a request without an answer is settled under the same label."""
         if not rows:
             return None

@@ -19,7 +19,7 @@ from exactlyonce.api.spec import Delivery
 from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.replay_decisions import COUNT_ENTRY
 from exactlyonce.ledger.rows import FailureStatus
 from exactlyonce.positions.ranges import Epoch, OffsetRange, Partition, Ranges
@@ -27,6 +27,7 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.left_out import FailingRecords
 from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.load_outcome import NotCommitted
+from exactlyonce_spark.target import LoadState
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from tests.simulation import keyed
 from tests.simulation.causes import ERRORS
@@ -36,6 +37,7 @@ from tests.simulation.resource import STREAM_ID
 from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
 from tests.simulation.server import Hooks, Key, MemoryDatabase, Tables
+from tests.simulation.staged_store import seen_by_a_person
 from tests.simulation.two_phase_store import SinkSilent, StoreTarget, TwoPhaseStore
 from tests.simulation.world import SimulatedWorld
 
@@ -152,6 +154,10 @@ class OverLoads(SimulatedWorld):
         stack.enter_context(super().patched())
         stack.enter_context(mock.patch.object(PostgresSink, "two_phases", True))
         return stack
+
+    def what_became_of(self, load: Committable) -> LoadState | None:
+        """Return what a person sees of a load; None where it is neither there as a whole nor not at all."""
+        return seen_by_a_person(self.loads, load)
 
     def decided(self) -> DecidedBatch | None:
         """Return what the ledger says is to be committed."""

@@ -39,6 +39,7 @@ class Shelf:
     fixed_fields: ClassVar[tuple[str, ...]] = ()
     holds_ledger: ClassVar[bool] = False
     two_phases: ClassVar[bool] = False
+    tells_latest_load: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
     secret_ref: SecretRef | None = None
     further_secrets: tuple[SecretRef, ...] = ()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from exactlyonce.api.resource import parse_stream
 from exactlyonce.api.status import Phase
 from exactlyonce.errors import ExactlyOnceError, Refused
+from exactlyonce.ledger.known_loads import told_spans
 from exactlyonce.ledger.rows import LedgerView
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class DecidedLoads:
 
     `not_read` says why the ledger was not read. Then the loads are those of the latest verdict, which may be older than the
     batch, or than what a driver has done of it since: there may be others, and `batch` is None where it names none at all.
-    `message` is what the stream says of itself, which may name some, too.
+    `message` is what the stream says of itself, which may name some, too. `found` is the name of a load that the sink has
+    committed and that the ledger does not know; it is among the others.
     """
 
     stream: str
@@ -35,6 +37,7 @@ class DecidedLoads:
     loads: int
     message: str = ""
     not_read: str = ""
+    found: str = ""
 
     def names(self, label: str) -> bool:
         """Whether a load is among those that are known, or the message names it."""
@@ -45,9 +48,12 @@ def loads_in_ledger(stream: str, view: LedgerView | None, message: str = "") -> 
     """Return all loads that wait, as the ledger has them.
 
     Raises:
-        NothingToSettle: if no batch is decided.
+        NothingToSettle: if no batch is decided, and the sink has none that the ledger does not know.
     """
-    decided = None if view is None else view.decided
+    decided, found = (None, None) if view is None else (view.decided, view.stream.loads.found)
+    if found is not None and found.label:
+        named = {found.label: f"{found.rows} rows of {told_spans(found.spans)}, which the ledger does not know"}
+        return DecidedLoads(stream, found.batch, named, 1, message, found=found.label)
     if decided is None:
         raise _nothing_decided(stream)
     named = {one.answered_as: f"{one.rows} rows of {one.ranges}" for one in decided.committables}

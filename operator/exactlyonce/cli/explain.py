@@ -17,7 +17,7 @@ from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
 from exactlyonce.reconcile.progress import known_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, batch_of, kind_of, reason_of, titled
+from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, Verdict, batch_of, kind_of, reason_of
 
 EXIT_LAUNCHES, EXIT_HALTS = 0, 2
 
@@ -123,3 +123,9 @@ def _told(action: object, position_text: Callable[[int], str]) -> str:
         "Launch": "start the driver",
     }
     return names[type(action).__name__]
+
+
+def titled(verdict: Verdict) -> str:
+    """Return the verdict's name with its reason and its batch, as a person reads it."""
+    reason, batch = reason_of(verdict), batch_of(verdict)
+    return f"{kind_of(verdict)}{'' if batch is None else f'({batch})'}{'' if reason is None else f' ({reason})'}"

@@ -121,9 +121,10 @@ def _asked(subject: Subject, to: str, message: str, by: str | None, *, keep_skip
         )
     after = resolved(to, landed, stream.spec.source, subject.open_source)
     person = one_line(by or subject.by, MOST_CHARACTERS_OF_BY)
+    found = view.stream.loads.found
     asked = AskedReset(
         view.stream.life, BatchNumber(view.stream.landed_batch), landed, after, keep_skipped, person, datetime.now(UTC),
-        one_line(message, MOST_CHARACTERS_OF_WHY),
+        one_line(message, MOST_CHARACTERS_OF_WHY), "" if found is None else found.name,
     )  # fmt: skip
     problem = _problem(subject, view, asked)
     if problem is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.cli.cluster_commands import of_a_cluster
 from exactlyonce.cli.commands import Taught
 from exactlyonce.cli.decided_loads import DecidedLoads, NothingToSettle, loads_in_cluster, loads_in_ledger
+from exactlyonce.cli.reset_subject import login_name, person_of
 from exactlyonce.cli.targets import NAME, SECRETS, STATE, TARGET, cluster_of, is_of_a_cluster, looked_at
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.reconcile.decided import answers_in
@@ -68,6 +70,11 @@ def settle_loads(
     they are there, the load was committed; if not, it was aborted, and its rows are written again. A wrong answer loses rows
     or doubles them, and nothing can tell. An answer counts only where the sink does not know the load.
 
+    A stream halts with LedgerBehindSink if its sink has committed a load that its ledger does not know: the ledger went back to
+    an earlier state. Look for its rows. If they are there (--committed), its records count as landed and the stream continues
+    after them; what the ledger has lost before them is kept in quarantine. If it has no row of it (--aborted), its records are
+    read again.
+
     A stream halts with RowsPartlyLoaded where its sink has finished a load with some of its rows. Remove these from the table
     (--removed: all of them are written again), or add the others (--completed).
 
@@ -107,8 +114,10 @@ def _given(labels: Mapping[Answer, tuple[str, ...]]) -> dict[str, Answer]:
     return given
 
 
-def settled(loads: DecidedLoads, before: str | None, given: Mapping[str, Answer]) -> str:
+def settled(loads: DecidedLoads, before: str | None, given: Mapping[str, Answer], by: str = "") -> str:
     """Return the text of all answers: those that were given before, of loads that may still wait, and the new ones.
+
+    The ledger keeps `by` whom an answer was given for a load that it does not know.
 
     Raises:
         NothingToSettle: if an answer is for a load that the decided batch does not have, as its ledger says.
@@ -122,7 +131,10 @@ def settled(loads: DecidedLoads, before: str | None, given: Mapping[str, Answer]
     kept = {
         label: answer for label, answer in answers_in(before or "").items() if loads.not_read or label in loads.named
     }
-    return " ".join(f"{label}={answer}" for label, answer in sorted({**kept, **given}.items()))
+    words = [f"{label}={answer}" for label, answer in sorted({**kept, **given}.items())]
+    if by and any(label == loads.found for label in given):
+        words.append("by=" + re.sub(r"[\s,=]+", "_", by))
+    return " ".join(words)
 
 
 def _in_cluster(name: str, given: Mapping[str, Answer], options: Mapping[str, Any], *, dry_run: bool) -> None:
@@ -131,7 +143,7 @@ def _in_cluster(name: str, given: Mapping[str, Answer], options: Mapping[str, An
         stream = cluster.stream(namespace, name)
         loads = loads_in_cluster(cluster, stream)
         before = (stream["metadata"].get("annotations") or {}).get(SETTLE_LOADS)
-        text = settled(loads, before, given)
+        text = settled(loads, before, given, person_of(cluster) if loads.found else "")
         _warn(loads, given)
         if not given:
             _list(loads)
@@ -147,7 +159,7 @@ def _in_cluster(name: str, given: Mapping[str, Answer], options: Mapping[str, An
 def _of_file(target: str, given: Mapping[str, Answer], options: Mapping[str, Any], *, dry_run: bool) -> None:
     opened = looked_at(target, options)
     loads = loads_in_ledger(opened.stream.stream_id, opened.ledger.view(opened.stream.stream_id))
-    text = settled(loads, opened.answers.read(), given)
+    text = settled(loads, opened.answers.read(), given, login_name())
     if not given:
         _list(loads)
         return
@@ -157,7 +169,9 @@ def _of_file(target: str, given: Mapping[str, Answer], options: Mapping[str, Any
 
 
 def _list(loads: DecidedLoads) -> None:
-    if loads.batch is None:
+    if loads.found:
+        click.echo(f"The sink of {loads.stream} has committed batch {loads.batch}, and the ledger does not know it:")
+    elif loads.batch is None:
         click.echo(f"The latest verdict of {loads.stream} names no decided batch; its driver's message may name loads:")
     else:
         click.echo(
@@ -187,10 +201,13 @@ def _warn(loads: DecidedLoads, given: Mapping[str, Answer]) -> None:
 
 def _show(loads: DecidedLoads, text: str, where: str, *, dry_run: bool) -> None:
     verb = "would be" if dry_run else "is"
-    for word in text.split():
-        label, _, answer = word.rpartition("=")
-        follows = "counts as landed" if Answer(answer).says_rows_are_there else "is written again from its ranges"
-        where_it_counts = "has loaded a part of it" if Answer(answer).is_of_a_part else "does not know it"
+    for label, answer in answers_in(text).items():
+        if label == loads.found:
+            counts = "its records count as landed" if answer.says_rows_are_there else "its records are read again"
+            click.echo(f"  {label}: {answer}; {counts}")
+            continue
+        follows = "counts as landed" if answer.says_rows_are_there else "is written again from its ranges"
+        where_it_counts = "has loaded a part of it" if answer.is_of_a_part else "does not know it"
         click.echo(f"  {label}: {answer}; where the sink {where_it_counts}, it {follows}")
     left = [label for label in loads.named if label not in answers_in(text)]
     click.echo(f"This {verb} written to {where}." + (f" Without an answer: {', '.join(left)}." if left else ""))

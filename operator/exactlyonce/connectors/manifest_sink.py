@@ -14,6 +14,7 @@ class ManifestSink(Model):
 
     holds_ledger: ClassVar[bool] = False
     two_phases: ClassVar[bool] = False
+    tells_latest_load: ClassVar[bool] = False
 
     @property
     def further_secrets(self) -> tuple[SecretRef, ...]:

@@ -127,6 +127,10 @@ class SinkSpec(Protocol):
     """Whether rows are committed by the sink itself once the ledger has decided: then nothing that takes the ledger back takes
     rows back, and nothing in the sink shows which batch a row is of."""
 
+    tells_latest_load: ClassVar[bool]
+    """Whether a sink of two phases says which load of a stream it has committed last, so that its driver can compare that with
+    the ledger."""
+
     folder_field: ClassVar[str | None]
     """The field below `spec.sink.<connector>` that names the folder of rows, if that is where they go."""
 

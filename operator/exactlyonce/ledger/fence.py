@@ -147,6 +147,19 @@ def _require_ticket(row: StreamRow, ticket: str) -> None:
         )
 
 
+def lock_unclaimed(transaction: LedgerTransaction, stream_id: str, epoch: Epoch) -> StreamRow:
+    """Lock the stream's row and return it, for what is recorded between the raise of an epoch and its claim.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+    """
+    row = transaction.lock_stream(stream_id, Lock.UPDATE)
+    if row is None or row.epoch != epoch or row.claim is not None:
+        found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
+        raise EpochOvertaken(f"The ledger of {stream_id} {found}; this pass acts for epoch {epoch}.")
+    return row
+
+
 def fence(transaction: LedgerTransaction, permit: Permit, lock: Lock) -> StreamRow:
     """Lock the stream's row and return it if this permit may land; the first statement of every landing transaction.
 

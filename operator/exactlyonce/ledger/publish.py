@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import Answer
-from exactlyonce.ledger.fence import EpochOvertaken
+from exactlyonce.ledger.fence import lock_unclaimed
 from exactlyonce.ledger.held import held_failures
+from exactlyonce.ledger.known_loads import NO_LOADS, KnownLoads
 from exactlyonce.ledger.letters import set_backs_of
-from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.read_again import decided_of, read_again
 from exactlyonce.ledger.replay_rules import RangeKey
@@ -25,11 +26,12 @@ from exactlyonce.ledger.rows import (
     QueryMark,
     StreamRow,
 )
+from exactlyonce.ledger.settlement import Settlement
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges
 
 
 class PositionsMoved(ExactlyOnceError):
-    """The ledger's positions are not what was observed; look again."""
+    """The ledger is not at what was observed; look again."""
 
 
 class TooMuchInQuarantine(Refused):
@@ -45,7 +47,7 @@ class Publication:
     whose records take no effect because of the move. `note` says why the generation was made, `query` what for.
     With `goes_on` the generation starts with no batch of its own, but after the landed one, whose row stays. `resets`: a person
     set the positions, so that what was given up before is no loss where it is read again. With `most_quarantined`, no more
-    offsets than that may be in quarantine then.
+    offsets than that may be in quarantine then. `settlement` is of a load that the sink has and the ledger did not know.
     """
 
     epoch: Epoch
@@ -60,15 +62,20 @@ class Publication:
     goes_on: bool = False
     resets: bool = False
     most_quarantined: int | None = None
+    settlement: Settlement | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """New facts of a stream's identity to record: its owner, its database, its token."""
+    """New facts of a stream's identity to record: its owner, its database, its token.
+
+    A stream that `starts_over` knows nothing of what its sink has of its life before.
+    """
 
     owner: Owner
     database: DatabaseIdentity
     token: str
+    starts_over: bool = False
 
 
 @rerun_after_lost_race
@@ -78,11 +85,12 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
     Raises:
         EpochOvertaken: if the epoch has been raised or claimed since.
         PositionsMoved: if the ledger stands elsewhere than the decision saw, or holds a taken batch, whose loss is recorded
-            before a generation is published; or a replay has decided what a reset would have the stream read again.
+            before a generation is published; or a replay has decided what a reset would have the stream read again; or it
+            has another load to settle than the one that a person has answered for.
         TooMuchInQuarantine: if what is given up would make it too much.
     """
     with ledger.transaction(evicting=True) as transaction:
-        row = _unclaimed(transaction, stream_id, publication.epoch)
+        row = lock_unclaimed(transaction, stream_id, publication.epoch)
         if row.checkpoint_path == publication.path:
             return
         landed = transaction.read_positions(stream_id)
@@ -95,11 +103,14 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
                 f"{stream_id} has landed batch {row.landed_batch} in the ledger, not {publication.seed_batch} as observed."
             )
         _require_none_taken(transaction, stream_id, row.landed_batch)
+        loads = row.loads if publication.settlement is None else settled_loads(row, publication.settlement)
         if landed != publication.after:
             if row.landed_batch is not None:  # else nothing was ever quarantined
                 _release_what_is_read_again(transaction, stream_id, publication, landed)
             transaction.set_positions(stream_id, publication.after)
         transaction.supersede_batches(stream_id, row.landed_batch)
+        if publication.settlement is not None and publication.settlement.row is not None:
+            _write_found(transaction, stream_id, publication.settlement.row)
         if not publication.goes_on:
             transaction.write_batch(stream_id, _seed_row(publication))
         transaction.write_failures(stream_id, publication.given_up)
@@ -113,8 +124,24 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
                 checkpoint_path=publication.path,
                 writer=None,
                 writer_released=False,
+                loads=loads,
             )
         )
+
+
+def settled_loads(row: StreamRow, settlement: Settlement) -> KnownLoads:
+    """Return what a stream's row says of its loads once one is settled that was found.
+
+    Raises:
+        PositionsMoved: if the row has another one to settle, or none.
+    """
+    found = row.loads.found
+    if found is None or found.name != settlement.found.name:
+        raise PositionsMoved(
+            f"The ledger of {row.stream_id} has {'no load' if found is None else found.name} to settle, not "
+            f"{settlement.found.name} as observed."
+        )
+    return settlement.settled(row.loads)
 
 
 @rerun_after_lost_race
@@ -125,8 +152,12 @@ def adopt(ledger: Ledger, stream_id: str, epoch: Epoch, adoption: Adoption) -> N
         EpochOvertaken: if the epoch has been raised or claimed since.
     """
     with ledger.transaction(evicting=True) as transaction:
-        row = _unclaimed(transaction, stream_id, epoch)
-        transaction.update_stream(replace(row, owner=adoption.owner, database=adoption.database, token=adoption.token))
+        row = lock_unclaimed(transaction, stream_id, epoch)
+        loads = NO_LOADS if adoption.starts_over else row.loads
+        adopted = replace(
+            row, owner=adoption.owner, database=adoption.database, token=adoption.token, loads=loads
+        )  # fmt: skip
+        transaction.update_stream(adopted)
 
 
 @rerun_after_lost_race
@@ -137,7 +168,7 @@ def record_query(ledger: Ledger, stream_id: str, epoch: Epoch, query: QueryMark)
         EpochOvertaken: if the epoch has been raised or claimed since.
     """
     with ledger.transaction(evicting=True) as transaction:
-        _unclaimed(transaction, stream_id, epoch)
+        lock_unclaimed(transaction, stream_id, epoch)
         transaction.write_query(stream_id, query)
 
 
@@ -153,7 +184,7 @@ def record_answers(
         EpochOvertaken: if the epoch has been raised or claimed since.
     """
     with ledger.transaction(evicting=True) as transaction:
-        _unclaimed(transaction, stream_id, epoch)
+        lock_unclaimed(transaction, stream_id, epoch)
         decided = transaction.read_decided(stream_id)
         if decided is not None and decided.batch == batch:
             answered = tuple(replace(one, answer=answers.get(one.label, one.answer)) for one in decided.committables)
@@ -171,7 +202,7 @@ def record_lost(ledger: Ledger, stream_id: str, epoch: Epoch, lost: BatchRow, ad
     """
     error = f"the driver of epoch {lost.epoch} ended after it had taken batch {lost.batch} and before it had written it"
     with ledger.transaction(evicting=True) as transaction:
-        _unclaimed(transaction, stream_id, epoch)
+        lock_unclaimed(transaction, stream_id, epoch)
         found = transaction.read_batch(stream_id, lost.batch)
         if found is None or found.status is not BatchStatus.TAKEN:
             return
@@ -237,6 +268,19 @@ def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_b
         )
 
 
+def _write_found(transaction: LedgerTransaction, stream_id: str, row: BatchRow) -> None:
+    """Write the row of a batch that the ledger had lost, unless it has landed another one of this number.
+
+    Nothing is left to commit of a batch that the ledger has decided: it had landed before the next one was decided, or is this
+    very batch, whose rows were written again under a label that the ledger has lost.
+    """
+    before, decided = transaction.read_batch(stream_id, row.batch), transaction.read_decided(stream_id)
+    if decided is not None and decided.batch <= row.batch:
+        transaction.write_decided(stream_id, replace(decided, committables=()))
+    if before is None or not before.status.landed:
+        transaction.write_batch(stream_id, row)
+
+
 def _seed_row(publication: Publication) -> BatchRow:
     return BatchRow(
         batch=publication.seed_batch,
@@ -247,11 +291,3 @@ def _seed_row(publication: Publication) -> BatchRow:
         rows_written=0,
         note=publication.note,
     )
-
-
-def _unclaimed(transaction: LedgerTransaction, stream_id: str, epoch: Epoch) -> StreamRow:
-    row = transaction.lock_stream(stream_id, Lock.UPDATE)
-    if row is None or row.epoch != epoch or row.claim is not None:
-        found = "has no row" if row is None else f"is at epoch {row.epoch}{' and claimed' if row.claim else ''}"
-        raise EpochOvertaken(f"The ledger of {stream_id} {found}; this pass acts for epoch {epoch}.")
-    return row

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from exactlyonce.bounded_json import parse_json
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.known_loads import NO_LOADS, KnownLoads
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -47,7 +48,7 @@ class StreamRow:
     stream is forgotten and recreated. `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of
     the process that last claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released`
     says that this process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until
-    the first generation is published. `stateful` is True once a batch of a stateful query has landed.
+    the first generation is published. `stateful`: a batch of a stateful query has landed. `loads`: of a sink of two phases.
     """
 
     stream_id: str
@@ -63,6 +64,7 @@ class StreamRow:
     generation: int | None = None
     checkpoint_path: str | None = None
     stateful: bool = False
+    loads: KnownLoads = NO_LOADS
 
     @property
     def life(self) -> str:
@@ -172,11 +174,9 @@ class FailureRow:
     """The ranges of one partition that failed in one batch.
 
     `origin_gone`: the topic was deleted, so its offsets name no record any more, and a lost range may overlap another one.
-
     What is quarantined also says which records these were, so that a replay reads no other ones: the id of the origin, the
-    fingerprint of the last record, and the life of the stream (`StreamRow.life`). The id or the fingerprint is missing where
-    the source had none, and all of them where the range never was in quarantine. `replay` is the replay that has claimed it;
-    behind its token stands `DECIDED` where its rows are to be committed in a sink of two phases, and may be by now.
+    fingerprint of the last record, and the life of the stream; each is missing where the source had none. `replay` has claimed
+    it; `DECIDED` follows its token where its rows are to be committed in a sink of two phases, and may be by now.
     """
 
     DECIDED: ClassVar[str] = " decided"

@@ -12,6 +12,7 @@ from exactlyonce.bounded_json import MOST_VALUES, values_in
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Permit, fence
+from exactlyonce.ledger.known_loads import FoundLoad
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
 from exactlyonce.ledger.replay_decisions import ReplayDecision, decisions_in
@@ -96,7 +97,7 @@ def replace_decided(ledger: Ledger, permit: Permit, before: DecidedBatch, after:
         CommitOutcomeUnknown: the next driver finds out which of the two it is.
     """
     with ledger.transaction(evicting=True) as transaction:
-        fence(transaction, permit, Lock.UPDATE)
+        stream = fence(transaction, permit, Lock.UPDATE)
         found = transaction.read_decided(permit.stream_id)
         if found != before:
             raise DecisionDiffers(
@@ -104,6 +105,26 @@ def replace_decided(ledger: Ledger, permit: Permit, before: DecidedBatch, after:
                 "next driver looks again."
             )
         transaction.write_decided(permit.stream_id, after)
+        latest = stream.loads.latest
+        if latest is not None:
+            replaced = latest.replaced(*([load.label for load in record.committables] for record in (before, after)))
+            if replaced != latest:
+                transaction.update_stream(replace(stream, loads=replace(stream.loads, latest=replaced)))
+
+
+@rerun_while_unknown
+@rerun_after_lost_race
+def record_found(ledger: Ledger, permit: Permit, found: FoundLoad | None) -> None:
+    """Record a load that the sink has committed and the ledger does not know; None where there is none after all.
+
+    Raises:
+        Fenced: if this process may not land any more.
+        CommitOutcomeUnknown: if the outcome stayed unknown.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        stream = fence(transaction, permit, Lock.UPDATE)
+        if stream.loads.found != found:
+            transaction.update_stream(replace(stream, loads=replace(stream.loads, found=found)))
 
 
 @rerun_while_unknown

@@ -8,6 +8,7 @@ from exactlyonce.checkpoint.generation import create_marker, replace_marker, wri
 from exactlyonce.checkpoint.retained import copy_retained
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import Publication, adopt, publish, record_answers, record_lost, record_query
+from exactlyonce.ledger.settling import record_loads
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import (
@@ -15,6 +16,7 @@ from exactlyonce.reconcile.verdicts import (
     Launch,
     RecordAnswers,
     RecordIdentity,
+    RecordLoads,
     RecordLost,
     RecordQuery,
     SeedAndPublish,
@@ -56,6 +58,8 @@ def act(stores: Stores, stream_id: str, epoch: Epoch, action: Action) -> None:
             record_query(stores.ledger, stream_id, epoch, query)
         case RecordAnswers(batch=batch, answers=answers):
             record_answers(stores.ledger, stream_id, epoch, batch, answers)
+        case RecordLoads(found=found):
+            record_loads(stores.ledger, stream_id, epoch, found)
         case Launch():
             pass
         case _:
@@ -83,4 +87,5 @@ def _publication(stores: Stores, epoch: Epoch, action: SeedAndPublish) -> Public
         goes_on=action.state_of is not None,
         resets=action.resets,
         most_quarantined=action.most_quarantined,
+        settlement=action.settlement,
     )

@@ -35,7 +35,8 @@ class AskedReset:
     """Set the positions from `before` to `after`, where `batch` is the batch that landed last in this `life` of the stream.
 
     Both name the same partitions. `keeps_skipped`: what is skipped goes into quarantine, from where it may be replayed; else it
-    is recorded as lost. `by`, `at` and `message` (why) are recorded as the person who asked gave them.
+    is recorded as lost. `by`, `at` and `message` (why) are recorded as the person who asked gave them. `load` names the load
+    that the sink had and the ledger did not know then: a reset that was asked for without knowing of one has no effect on it.
     """
 
     life: str
@@ -46,10 +47,13 @@ class AskedReset:
     by: str
     at: datetime
     message: str
+    load: str = ""
 
     def stands_in(self, ledger: LedgerView) -> bool:
         """Whether the stream still stands where it stood when this was asked for, as far as its landed batch tells."""
-        return (self.life, self.batch) == (ledger.stream.life, ledger.stream.landed_batch)
+        found = ledger.stream.loads.found
+        stands = (ledger.stream.life, ledger.stream.landed_batch, "" if found is None else found.name)
+        return (self.life, self.batch, self.load) == stands
 
     @property
     def skipped(self) -> Ranges:
@@ -82,6 +86,7 @@ class AskedReset:
             "by": self.by,
             "at": self.at.isoformat(),
             "message": self.message,
+            **({"load": self.load} if self.load else {}),
         }
         return json.dumps(document, separators=(",", ":"))
 
@@ -100,6 +105,7 @@ class AskedReset:
             raise ResetMalformed("it is not a JSON object")
         texts = dict.fromkeys(("life", "by", "at", "message"), str)
         kinds = {**texts, "batch": int, "before": dict, "after": dict, "keepSkipped": bool}
+        kinds |= {"load": str} if "load" in found else {}
         wrong = [name for name, kind in kinds.items() if type(found.get(name)) is not kind]
         if wrong:
             raise ResetMalformed(f"{', '.join(wrong)} {'is' if len(wrong) == 1 else 'are'} missing or of another type")
@@ -113,7 +119,8 @@ class AskedReset:
         if before.keys() != after.keys():
             raise ResetMalformed("before and after do not name the same partitions")
         by, message = one_line(found["by"], MOST_CHARACTERS_OF_BY), one_line(found["message"], MOST_CHARACTERS_OF_WHY)
-        return cls(found["life"], BatchNumber(found["batch"]), before, after, found["keepSkipped"], by, at, message)
+        batch, load = BatchNumber(found["batch"]), found.get("load", "")
+        return cls(found["life"], batch, before, after, found["keepSkipped"], by, at, message, load)
 
 
 def to_be_reset(text: str | None, ledger: LedgerView | None) -> AskedReset | None:

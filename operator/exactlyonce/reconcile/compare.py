@@ -109,8 +109,7 @@ def _compare_landed(logs: Readable, request: Request, ledger: LedgerView, landed
 def _compare_planned(logs: Readable, request: Request, ledger: LedgerView) -> LogVerdict:
     """One batch is planned beyond the landed one: none, some or all of its partitions may have landed."""
     planned, landed = logs.planned, ledger.landed.positions
-    start = logs.planned_start
-    plan = None if start is None else _plan(start, logs.planned_end)
+    plan = planned_ranges(logs)
     if plan is None:
         end = request.shown(logs.planned_end)
         words = f"batch {planned} was planned from {_start(logs, request)} to {end}, which is not a range"
@@ -149,12 +148,13 @@ def _planned_beyond_the_source(seen: Observation, logs: Readable, ledger: Ledger
     return Evidence(words, {"batch": logs.planned, "partitions": [str(key) for key in short]})
 
 
-def _plan(start: Positions, end: Positions) -> Ranges | None:
-    """Return the ranges of a plan; a partition that appeared in this batch starts at 0. None if the plan goes backwards.
+def planned_ranges(logs: Readable) -> Ranges | None:
+    """Return the ranges of the latest plan; a partition that appeared in that batch starts at 0.
 
-    A partition whose end was read before may be left out of it.
+    None if the plan goes backwards, or no log holds its start. A partition whose end was read before may be left out of it.
     """
-    if any(end.get(key, -1) < offset for key, offset in _without_ended(start, end).items()):
+    start, end = logs.planned_start, logs.planned_end
+    if start is None or any(end.get(key, -1) < offset for key, offset in _without_ended(start, end).items()):
         return None
     return start.ranges_until(end)
 

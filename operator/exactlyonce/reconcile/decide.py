@@ -14,9 +14,15 @@ from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile import new_generation
+from exactlyonce.reconcile.behind_sink import (
+    found_load_is_in_the_sink,
+    ledger_is_behind_its_sink,
+    settled_beside,
+    sink_has_unknown_load,
+)
 from exactlyonce.reconcile.case import Case
 from exactlyonce.reconcile.compare import LogVerdict
-from exactlyonce.reconcile.decided import answered, behind_its_sink, decided_evidence
+from exactlyonce.reconcile.decided import answered, decided_evidence
 from exactlyonce.reconcile.first_start import first_start
 from exactlyonce.reconcile.kept_state import keeps_state, unless_state_is_lost
 from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_back
@@ -96,15 +102,6 @@ def stateful_query_is_another(case: Case) -> Decision | None:
     return None if refused is None else Decision(refused)
 
 
-def ledger_is_behind_its_sink(case: Case) -> Decision | None:
-    """A ledger that was restored or lost its latest commits, and a sink that has committed them."""
-    if not case.seen.request.two_phases:
-        return None
-    token, back = case.ledger.stream.token, went_back(case.seen, case.ledger)
-    refused = behind_its_sink(token, case.by_the_logs, back)
-    return None if refused is None else Decision(refused)
-
-
 def next_record_is_gone(case: Case) -> Decision | None:
     """Retention took records before they landed."""
     missing = first_missing(case.seen, case.ledger)
@@ -164,6 +161,7 @@ def checkpoint_stays_in_use(case: Case) -> Decision:
 
 REFUSALS_AND_STARTS: tuple[Check, ...] = (
     belongs_to_another,  # Contradiction: OtherOwner, OtherDatabase, LocationTaken, LocationNotEmpty, CheckpointWithoutLedger
+    sink_has_unknown_load,  # Contradiction: LedgerBehindSink
     never_landed,  # FirstStart; Contradiction: CheckpointWithoutLedger, LedgerLost, StateWouldBeLost
     ledger_does_not_fit_itself,  # Contradiction: LedgerInconsistent
     ledger_is_behind_its_sink,  # Contradiction: LedgerBehindSink
@@ -173,6 +171,7 @@ REFUSALS_AND_STARTS: tuple[Check, ...] = (
 """Checks before it is known that the ledger says where this stream stands."""
 
 CONTINUATIONS: tuple[Check, ...] = (
+    found_load_is_in_the_sink,  # OffsetsReset
     offsets_are_reset,  # OffsetsReset; Contradiction: ResetRefused
     next_record_is_gone,  # SourceTruncated
     other_partitions_are_read,  # RebuildFromSink: SourceSetChanged, TopicDeleted, or a worse reason; RewindToSink
@@ -203,14 +202,19 @@ def _complete(case: Case, decision: Decision) -> Decision:
     """Add what holds whatever was decided: what the identity asks to be written, what was lost, what cannot be told."""
     seen, ledger, identity = case.seen, case.ledger, case.identity
     lost = records_lost(ledger)
-    verdict = telling_that_it_went_back(decision.verdict, went_back(seen, ledger))
+    # A sink of two phases did not go back with its ledger, so nothing lands again; its driver compares first.
+    gone_back = None if seen.request.two_phases else went_back(seen, ledger)
+    verdict = telling_that_it_went_back(decision.verdict, gone_back)
     answers, told = answered(ledger, seen.request.settle_loads)
+    loads, told_of_loads = settled_beside(case)
     reset = left_behind(seen.request, ledger)
-    evidence = (*identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger), *told, *reset)
+    evidence = (
+        *identity.settled, *cannot_tell(seen, ledger), *decided_evidence(ledger), *told, *told_of_loads, *reset
+    )  # fmt: skip
     verdict = with_evidence(verdict, evidence, lost, seen.request)
     if decision.halts:
         return Decision(verdict, lost)
-    return Decision(verdict, (*identity.actions, *lost, *answers, *_with_query(seen, ledger, decision.actions)))
+    return Decision(verdict, (*identity.actions, *lost, *answers, *loads, *_with_query(seen, ledger, decision.actions)))
 
 
 def _with_query(seen: Observation, ledger: LedgerView, actions: tuple[Action, ...]) -> tuple[Action, ...]:

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from exactlyonce.api.resource import FRESH, SETTLE_LOADS
+from exactlyonce.bounded_text import one_line
 from exactlyonce.ledger.decided import Answer, DecidedBatch
+from exactlyonce.ledger.known_loads import FoundLoad
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
@@ -51,6 +53,8 @@ def decided_evidence(ledger: LedgerView) -> tuple[Evidence, ...]:
     return (Evidence(words, data),)
 
 
+_BY = re.compile(r"(?:^|[\s,])by=([^\s,]+)")
+MOST_CHARACTERS_OF_BY = 200
 _ANSWER = re.compile(rf"([^\s=,]+)=({'|'.join(Answer)})")
 
 
@@ -78,6 +82,12 @@ def answered(ledger: LedgerView, settle_loads: str | None) -> tuple[tuple[Record
     return (RecordAnswers(ledger.decided.batch, new),), (Evidence(words, {"answers": len(new)}),)
 
 
+def answered_by(text: str | None) -> str:
+    """Return who has given the answers, as far as they say."""
+    found = _BY.search(text or "")
+    return one_line(found[1], MOST_CHARACTERS_OF_BY) if found else f"the annotation {SETTLE_LOADS}"
+
+
 def answers_in(text: str) -> dict[str, Answer]:
     """Return answers by their labels; a label that is given both has none, since only one of them can be right."""
     words = (_ANSWER.fullmatch(word) for word in re.split(r"[\s,]+", text))
@@ -86,20 +96,22 @@ def answers_in(text: str) -> dict[str, Answer]:
     return {label: answer for label, answer in found if times[label] == 1}
 
 
-def behind_its_sink(token: str, verdict: Verdict, went_back: Evidence | None) -> Contradiction | None:
+def behind_its_sink(token: str, verdict: Verdict, went_back: Evidence | None, doubt: FoundLoad) -> Contradiction:
     """The ledger holds less than it did: its sink has committed what it no longer knows of, which would land again.
 
     In a sink whose rows are in the ledger's database they went back as well; those of a manifest show which batch they are of.
     """
-    if went_back is None and not isinstance(verdict, RewindToSink):
-        return None
     found = verdict.evidence if went_back is None else (*verdict.evidence, went_back)
-    words = verdict.message if went_back is None else f"{went_back.words[0].upper()}{went_back.words[1:]}."
+    words = f"Batch {doubt.batch} had landed, and the ledger does not have it."
+    if went_back is not None:
+        words = f"{went_back.words[0].upper()}{went_back.words[1:]}."
+    elif isinstance(verdict, RewindToSink):
+        words = verdict.message
     return Contradiction(
         ContradictionReason.LEDGER_BEHIND_SINK,
         f"{words} The sink commits by itself and did not go back with its ledger: what landed since is there, and would land "
-        f"again. Restore the ledger to a later moment; or annotate {FRESH}={token} to start over, with a start position that "
-        "fits the sink.",
+        "again. Restore the ledger to a later moment; or look into the sink and set the positions after what it has with "
+        f"`exactlyonce offsets reset`; or annotate {FRESH}={token} to start over, with a start position that fits the sink.",
         found,
     )
 

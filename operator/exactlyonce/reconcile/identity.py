@@ -67,7 +67,7 @@ def examine_identity(seen: Observation) -> Identity | Contradiction:
     token = seen.new_token if row is not None else _token(seen)
     actions: list[Action] = []
     if row is not None:
-        actions.append(RecordIdentity(Adoption(request.owner, seen.database, token)))
+        actions.append(RecordIdentity(Adoption(request.owner, seen.database, token, starts_over=fresh)))
     actions.append(WriteMarker(Marker(request.stream_id, token), replaces=seen.location.marker))
     words = "starts over, as the annotation asks" if fresh else "is adopted, as the annotation asks"
     settled = [Evidence(f"{conflict.words}; the stream {words}", conflict.sides) for conflict in conflicts]

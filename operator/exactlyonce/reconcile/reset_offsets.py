@@ -17,6 +17,7 @@ from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, 
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Ranges
 from exactlyonce.reconcile import new_generation
 from exactlyonce.reconcile.asked_reset import AskedReset, ResetMalformed, to_be_reset
+from exactlyonce.reconcile.behind_sink import settled_by_reset
 from exactlyonce.reconcile.case import Case
 from exactlyonce.reconcile.kept_state import keeps_state
 from exactlyonce.reconcile.observation import Observation, Request
@@ -88,7 +89,7 @@ def reset_problem(
         return (
             "positions have moved since the reset was asked for, so what it would skip and repeat is not what was shown"
         )
-    if asked.batch == 0:
+    if asked.batch == 0 and not asked.load:
         return (
             "nothing has landed since the stream started, so nothing can be taken back; set its start in spec.source, and "
             f"annotate {FRESH}={ledger.stream.token} to start over there"
@@ -98,7 +99,8 @@ def reset_problem(
             "the query keeps state of the records that it has read, which no reset takes back; to read from other offsets, "
             "make a stream with another streamId that starts there"
         )
-    if ledger.decided is not None:
+    # A load that was found keeps drivers from finishing the decided batch, so a reset that repeats nothing goes first.
+    if ledger.decided is not None and not (asked.load and not asked.repeated):
         return (
             f"batch {ledger.decided.batch} is decided, and its rows will be committed; let the stream run until it has landed, "
             "then suspend it and ask again"
@@ -223,7 +225,10 @@ def _seed(seen: Observation, ledger: LedgerView, asked: AskedReset, message: str
     after = replace(seed.after, fingerprints={**seed.after.fingerprints, **marks})
     skipped = tuple(_skipped(seen, ledger, asked, batch, after))
     most = seen.request.most_quarantined if asked.keeps_skipped else None
-    return replace(seed, after=after, given_up=skipped, resets=True, most_quarantined=most)
+    settled = settled_by_reset(seen, asked.by)
+    return replace(
+        seed, after=after, given_up=skipped, resets=True, most_quarantined=most, settlement=settled
+    )  # fmt: skip
 
 
 def _skipped(

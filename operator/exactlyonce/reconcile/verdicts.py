@@ -10,8 +10,10 @@ from typing import Any
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.decided import Answer
+from exactlyonce.ledger.known_loads import FoundLoad
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LandedPositions, QueryMark
+from exactlyonce.ledger.settlement import Settlement
 from exactlyonce.positions.ranges import BatchNumber, Positions
 
 
@@ -214,7 +216,7 @@ class SeedAndPublish:
 
     `seed_batch` is an empty batch of its own; or, with `state_of`, the landed batch, and the generation is made of what that
     one retains of it. `resets`: a person asked for the positions, so that also what was given up before may be read again; with
-    `most_quarantined`, no more offsets than that may be in quarantine then.
+    `most_quarantined`, no more offsets than that may be in quarantine then. `settlement` is of a load that was found.
     """
 
     generation: Generation
@@ -229,6 +231,7 @@ class SeedAndPublish:
     watermark_policy: str = DEFAULT_WATERMARK_POLICY
     resets: bool = False
     most_quarantined: int | None = None
+    settlement: Settlement | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,11 +250,18 @@ class RecordAnswers:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordLoads:
+    """Write down a person's word on a load that was found in the sink; or that the sink is to be asked."""
+
+    found: Settlement | FoundLoad
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
     """Start the driver."""
 
 
-Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | RecordAnswers | Launch
+Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | RecordAnswers | RecordLoads | Launch
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,12 +289,6 @@ def reason_of(verdict: Verdict) -> str | None:
             return str(verdict.reason)
         case _:
             return None
-
-
-def titled(verdict: Verdict) -> str:
-    """Return the verdict's name with its reason and its batch, as a person reads it."""
-    reason, batch = reason_of(verdict), batch_of(verdict)
-    return f"{kind_of(verdict)}{'' if batch is None else f'({batch})'}{'' if reason is None else f' ({reason})'}"
 
 
 def batch_of(verdict: Verdict) -> BatchNumber | None:

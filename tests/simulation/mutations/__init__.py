@@ -18,6 +18,7 @@ from tests.simulation.mutations import (
     keeping,
     kinesis,
     kinesis_replays,
+    known_loads,
     landings,
     letters,
     manifest_logs,
@@ -190,6 +191,14 @@ MUTATIONS: dict[str, Mutation] = {
         letters.a_letter_that_is_malformed_again_counts_as_replayed,
         letters.a_later_letter_counts_as_read_again,
         two_phases.rows_are_made_again_of_what_was_left_out,
+        known_loads.the_number_of_the_sinks_latest_batch_is_compared,
+        known_loads.an_empty_seed_takes_the_place_of_the_latest_loads,
+        known_loads.the_latest_loads_are_those_of_a_batch_that_is_kept,
+        known_loads.what_the_sink_showed_before_a_decision_is_not_kept,
+        known_loads.rows_made_again_are_not_among_the_latest_loads,
+        known_loads.a_load_that_is_in_the_sink_moves_no_position,
+        known_loads.what_a_found_load_does_not_hold_is_passed_over,
+        known_loads.a_load_names_records_that_it_was_made_without,
         tables.committed_before_the_ledger_knows,
         tables.committed_without_an_identifier,
         tables.the_tables_number_is_not_asked_for,
@@ -245,6 +254,9 @@ OF_SNAPSHOTS = frozenset(name for name, mutation in MUTATIONS.items() if mutatio
 
 OF_TWO_PHASES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == two_phases.__name__)
 """What only a world whose sink takes loads in two phases can notice."""
+
+OF_KNOWN_LOADS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == known_loads.__name__)
+"""Those of a ledger that goes back behind its sink: searched for over a topic."""
 
 OF_SHARED_LABELS = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == shared_labels.__name__

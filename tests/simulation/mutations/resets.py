@@ -10,7 +10,7 @@ from unittest import mock
 
 from greenlet import getcurrent, greenlet
 
-from exactlyonce.ledger import publish
+from exactlyonce.ledger import fence, publish
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import Publication
@@ -87,7 +87,7 @@ def positions_that_have_moved_are_reset() -> Iterator[None]:
 @contextmanager
 def a_reset_without_the_fence() -> Iterator[None]:
     """Resets: the transaction that moves the positions asks neither for the epoch, nor where the stream stands by now."""
-    unclaimed, resetting = publish._unclaimed, set[greenlet]()
+    unclaimed, resetting = fence.lock_unclaimed, set[greenlet]()
 
     def noting(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         view = ledger.view(stream_id) if publication.resets else None
@@ -103,5 +103,5 @@ def a_reset_without_the_fence() -> Iterator[None]:
         row = transaction.lock_stream(stream_id, Lock.UPDATE) if getcurrent() in resetting else None
         return unclaimed(transaction, stream_id, epoch) if row is None else row
 
-    with mock.patch.object(publish, "_unclaimed", locked), mock.patch.object(act, "publish", noting):
+    with mock.patch.object(publish, "lock_unclaimed", locked), mock.patch.object(act, "publish", noting):
         yield

@@ -86,6 +86,7 @@ class ToySink(Model):
     fixed_fields: ClassVar[tuple[str, ...]] = ("server",)
     holds_ledger: ClassVar[bool] = False
     two_phases: ClassVar[bool] = False
+    tells_latest_load: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
 
     server: Server = Field(description="Where the memory is, as host:port.")

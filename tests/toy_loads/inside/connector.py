@@ -17,6 +17,7 @@ from exactlyonce.assembly import Secrets
 from exactlyonce.errors import Unreachable
 from exactlyonce.ledger.decided import Committable
 from exactlyonce.ledger.fence import Permit
+from exactlyonce.ledger.known_loads import Span
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Epoch
@@ -33,7 +34,7 @@ class LoadsTarget(TwoPhaseTarget):
     labels: LoadLabels
     epoch: Epoch
 
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Load the rows of Arrow batches as JSON."""
         texts = [json.dumps(row, default=str) for piece in rows for row in piece.to_pylist()]
         if not texts:

@@ -22,6 +22,7 @@ class LoadsSink(Model):
     fixed_fields: ClassVar[tuple[str, ...]] = ("server",)
     holds_ledger: ClassVar[bool] = False
     two_phases: ClassVar[bool] = True
+    tells_latest_load: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
 
     server: Server = Field(description="Where the server is, as host:port.")

@@ -54,6 +54,7 @@ START_ZERO = Evidence("the start is orders-0@0, orders-1@0", {"positions": '{"or
 STARTS = "No batch ever landed; the stream starts at orders-0@0, orders-1@0."
 NEW_MARKER = WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=Marker(STREAM, TOKEN))
 NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN))
+STARTED_OVER = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN, starts_over=True))
 HALF_A_SEED = LocationView(Marker(STREAM, TOKEN), (FIRST,), {FIRST: BatchNumber(0)})
 NO_LEDGER = (
     "/checkpoints/orders holds a checkpoint of shop/orders, and the ledger at system 7000000000000000001 database 5 "
@@ -129,7 +130,7 @@ LOST_LEDGER_STARTS_OVER = Evidence(f"{NO_LEDGER}; the stream starts over, as the
         seen(request=asked(fresh=TOKEN), start=at(0, 0)),
         Decision(
             FirstStart(STARTS_OVER, (SINK, START_ZERO, ASKED_TO_START_OVER)),
-            (seed(STARTS_OVER, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
+            (seed(STARTS_OVER, 5, at(0, 0), at(40, 30)), STARTED_OVER, NEW_MARKER, Launch()),
         ),
     ),
     Case(
@@ -137,7 +138,7 @@ LOST_LEDGER_STARTS_OVER = Evidence(f"{NO_LEDGER}; the stream starts over, as the
         seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=ledger(origin_ids={"orders": "id-0"})),
         Decision(
             FirstStart(STARTS_OVER, (SINK, START_ZERO, ASKED_TO_START_OVER)),
-            (seed(STARTS_OVER, 5, at(0, 0), at(40, 30)), NEW_IDENTITY, NEW_MARKER, Launch()),
+            (seed(STARTS_OVER, 5, at(0, 0), at(40, 30)), STARTED_OVER, NEW_MARKER, Launch()),
         ),
     ),
     Case(
@@ -145,7 +146,7 @@ LOST_LEDGER_STARTS_OVER = Evidence(f"{NO_LEDGER}; the stream starts over, as the
         seen(request=asked(fresh=TOKEN), start=at(0, 0), ledger=NOT_STARTED),
         Decision(
             FirstStart(STARTS_OVER, (UNKNOWN, START_ZERO, ASKED_TO_START_OVER)),
-            (seed(STARTS_OVER, 5, at(0, 0), at()), NEW_IDENTITY, NEW_MARKER, Launch()),
+            (seed(STARTS_OVER, 5, at(0, 0), at()), STARTED_OVER, NEW_MARKER, Launch()),
         ),
     ),
     Case(
@@ -153,7 +154,7 @@ LOST_LEDGER_STARTS_OVER = Evidence(f"{NO_LEDGER}; the stream starts over, as the
         seen(request=asked(fresh=OLD_TOKEN), start=at(0, 0), ledger=NOT_STARTED, location=OLD_CHECKPOINT),
         Decision(
             FirstStart(STARTS_OVER, (UNKNOWN, START_ZERO, LOST_LEDGER_STARTS_OVER)),
-            (seed(STARTS_OVER, 5, at(0, 0), at()), NEW_IDENTITY, MARKER_OF_OLD, Launch()),
+            (seed(STARTS_OVER, 5, at(0, 0), at()), STARTED_OVER, MARKER_OF_OLD, Launch()),
         ),
     ),
 )

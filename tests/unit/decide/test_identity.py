@@ -63,6 +63,7 @@ FOREIGN = LocationView(foreign=("a", "b", "c", "d", "e", "f"))
 NOT_EMPTY = seen(Absent(), ledger=NOT_STARTED, location=FOREIGN)
 
 NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN))
+STARTED_OVER = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN, starts_over=True))
 
 
 def new_marker(facts: Observation) -> WriteMarker:
@@ -285,7 +286,7 @@ def test_fresh_starts_over_and_replaces_the_token_last(facts: Observation, token
     assert isinstance(decision.verdict, FirstStart)
     # A crash before the last of them finds the old token, so the annotation still holds and the start is recreated.
     assert isinstance(decision.actions[0], SeedAndPublish)
-    assert decision.actions[1:] == (NEW_IDENTITY, new_marker(facts), Launch())
+    assert decision.actions[1:] == (STARTED_OVER, new_marker(facts), Launch())
 
 
 @pytest.mark.parametrize("annotation", ["adopt", "fresh"])

@@ -103,6 +103,7 @@ class DorisSink(Model):
     fixed_fields: ClassVar[tuple[str, ...]] = ("frontends", "database", "table", "write")
     holds_ledger: ClassVar[bool] = False
     two_phases: ClassVar[bool] = True
+    tells_latest_load: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
 
     frontends: Annotated[tuple[Frontend, ...], Field(min_length=1, max_length=16), Unique()] = Field(

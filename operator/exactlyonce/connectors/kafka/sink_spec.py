@@ -71,6 +71,7 @@ class KafkaSink(Model):
     fixed_fields: ClassVar[tuple[str, ...]] = ("bootstrapServers", "topic")
     holds_ledger: ClassVar[bool] = False
     two_phases: ClassVar[bool] = True
+    tells_latest_load: ClassVar[bool] = True
     folder_field: ClassVar[str | None] = None
     field: ClassVar[str] = "sink.kafka"
 

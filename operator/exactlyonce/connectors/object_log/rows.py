@@ -18,6 +18,7 @@ from exactlyonce.connectors.object_log.values import (
     whole_number,
 )
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.known_loads import NO_LOADS, KnownLoads
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -91,6 +92,7 @@ def _stream_to_json(row: StreamRow) -> Json:
         "generation": row.generation,
         "checkpointPath": row.checkpoint_path,
         "stateful": row.stateful,
+        **({} if row.loads == NO_LOADS else {"loads": row.loads.to_json()}),
     }
 
 
@@ -113,6 +115,7 @@ def _stream_from_json(found: Json) -> StreamRow:
         generation=optional(count, row["generation"]),
         checkpoint_path=optional(text, row["checkpointPath"]),
         stateful=truth(row["stateful"]),
+        loads=KnownLoads.from_json(optional(text, row.get("loads"))),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from exactlyonce.connectors.postgres.keys import partition_from, position_from
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.known_loads import KnownLoads
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -59,7 +60,7 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    s.query, s.decided
+    s.query, s.decided, s.loads
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of."""
@@ -67,8 +68,8 @@ from {{schema}}.streams s where s.stream_id = %s
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
 
 
-def stream_from(row: Sequence[Any]) -> StreamRow:
-    """Return the stream of a row with STREAM_COLUMNS."""
+def stream_from(row: Sequence[Any], loads: str | None) -> StreamRow:
+    """Return the stream of a row with STREAM_COLUMNS, and of what its column of loads holds."""
     return StreamRow(
         stream_id=row[0],
         token=row[1],
@@ -83,6 +84,7 @@ def stream_from(row: Sequence[Any]) -> StreamRow:
         generation=row[12],
         checkpoint_path=row[13],
         stateful=row[14],
+        loads=KnownLoads.from_json(loads),
     )
 
 
@@ -165,10 +167,10 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    *found, query, decided = row[_STREAM_WIDTH:]
+    *found, query, decided, loads = row[_STREAM_WIDTH:]
     positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
     return LedgerView(
-        stream_from(row),
+        stream_from(row, loads),
         positions_from(positions),
         tuple(batch_from(batch) for batch in batches),
         positions_from(retired),

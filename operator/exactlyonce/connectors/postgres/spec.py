@@ -67,6 +67,7 @@ class PostgresSink(Model):
     fixed_fields: ClassVar[tuple[str, ...]] = ("table", "ledgerSchema")
     holds_ledger: ClassVar[bool] = True
     two_phases: ClassVar[bool] = False
+    tells_latest_load: ClassVar[bool] = False
     folder_field: ClassVar[str | None] = None
 
     secret_ref: SecretRef = Field(description=f"The login; the keys read are {', '.join(SECRET_KEYS)}.")

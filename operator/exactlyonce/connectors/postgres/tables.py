@@ -33,13 +33,15 @@ create table {schema}.streams (
     query text,
     decided text,
     sink text,
-    sink_epoch bigint
+    sink_epoch bigint,
+    loads text
 );
 comment on table {schema}.streams is 'One row a stream: whose it is, who may land (epoch, claim), how far it has landed.';
 comment on column {schema}.streams.query is 'What the latest driver was started to do: its source set, a hash of the rest.';
 comment on column {schema}.streams.ticket is 'What the raise of the epoch drew; a driver of that epoch claims with it.';
 comment on column {schema}.streams.decided is 'What is yet to be committed of a batch that is Decided: a sink of two phases.';
 comment on column {schema}.streams.sink is 'What the driver of sink_epoch lands into; a replay of another sink lands nothing.';
+comment on column {schema}.streams.loads is 'The latest decided loads, by label, and one that the sink has and nobody decided.';
 
 create table {schema}.offsets (
     position_id bigint generated always as identity unique,

@@ -8,6 +8,7 @@ from typing import Any, assert_never
 
 from exactlyonce.connectors.doris.answers import NotSettled, Settled
 from exactlyonce.ledger.decided import Committable
+from exactlyonce.ledger.known_loads import Span
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.doris.broker_loads import DorisStagedLoads, StagingWriter
 from exactlyonce_spark.connectors.doris.client import Body, DorisUnreachable, Operation
@@ -42,7 +43,7 @@ class DorisTarget(TwoPhaseTarget):
     stages_from_bytes: int | None = None
     broker_loads: DorisStagedLoads | None = None
 
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Have Doris take the rows of Arrow batches. They are kept until it has, since a lost answer sends them again."""
         pieces = list(rows)
         count = sum(piece.num_rows for piece in pieces)

@@ -10,7 +10,6 @@ from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kafka.properties import librdkafka_properties, own_librdkafka_properties
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.connectors.kafka.spec import KafkaSource
-from exactlyonce.errors import Refused
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.replay import NothingToReplayInto
@@ -33,10 +32,6 @@ from exactlyonce_spark.connectors.kafka.sink_transactions import KafkaTransactio
 from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, YieldedColumn
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.load_labels import NO_EPOCH, LoadLabels, ReplayLabels
-
-
-class KafkaAheadOfLedger(Refused):
-    """Kafka has committed a batch that the ledger does not know: the ledger was restored, and would land it again."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +58,14 @@ class KafkaSinkConnector:
     def prepare(
         self, spec: StreamSpec, secrets: Secrets, ledger: Ledger, permit: Permit, stream: StreamRow
     ) -> PreparedKafka:
-        """Look at the topic, take the transactional id, and compare the marker with the ledger.
+        """Look at the topic, and take the transactional id.
 
         Raises:
             Refused, Unreachable: as they say; nothing was written.
         """
         labels = LoadLabels(permit.stream_id, stream.token)
         opened = OpenedTopic.of(spec, secrets, labels)
-        written = opened.taken(labels, permit.epoch, PATIENCE_SECONDS)
-        require_ledger_knows(written.marker, stream, opened.named)
-        return PreparedKafka(opened.sink, written)
+        return PreparedKafka(opened.sink, opened.taken(labels, permit.epoch, PATIENCE_SECONDS))
 
     def prepare_replay(self, spec: StreamSpec, ledger: Ledger, stream_id: str, secrets: Secrets) -> PreparedKafkaReplay:
         """Look at the topic; the transactional id is taken once the columns are known.
@@ -164,19 +157,3 @@ def named_of(sink: KafkaSink, labels: LoadLabels) -> Named:
     """Return what sentences name; the transactional id is the consumer group of the marker, too."""
     name = labels.name if isinstance(labels, ReplayLabels) else labels.prefix.rstrip(":")
     return Named(sink.bootstrap_servers, sink.topic, name)
-
-
-def require_ledger_knows(marker: Marker | None, stream: StreamRow, named: Named) -> None:
-    """Require that nothing was committed that was not decided: else a ledger that went back would have it landed again.
-
-    Raises:
-        KafkaAheadOfLedger: naming the batch.
-    """
-    landed = stream.landed_batch
-    if marker is None or marker.batch is None or (landed is not None and marker.batch <= landed):
-        return
-    raise KafkaAheadOfLedger(
-        f"Kafka at {named.brokers} has committed batch {marker.batch} of this stream to topic {named.topic}, and the ledger "
-        f"{'knows no batch' if landed is None else f'stands at batch {landed}'}: it was restored to an earlier state. Nothing "
-        "is written. Restore a later state of the ledger, or make a new stream that starts behind what the topic has."
-    )

@@ -9,18 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Committable
+from exactlyonce.ledger.known_loads import FoundLoad, LatestLoads, Span
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 from exactlyonce_spark.connectors.kafka.replay_transactions import ReplayTransactions, state_by
 from exactlyonce_spark.connectors.kafka.sink_fit import FIRST_HEADER, KEY, VALUE
 from exactlyonce_spark.connectors.kafka.sink_marker import Marker
 from exactlyonce_spark.connectors.kafka.sink_transactions import Transactions
 from exactlyonce_spark.crash_points import reached
-from exactlyonce_spark.load_labels import LoadLabels, batch_of, names_replay
+from exactlyonce_spark.load_labels import LoadLabels, batch_of, names_replay, prefix_of
 from exactlyonce_spark.target import LoadState, OpenLoad, PreparedLoad, TwoPhaseTarget
 
 log = logging.getLogger("exactlyonce.batch")
@@ -37,6 +38,8 @@ class KafkaTarget(TwoPhaseTarget):
     `take_other` takes another id, of an earlier life of the stream that was adopted with a decided batch, and returns its
     marker. `replays` are asked about what replays have decided.
     """
+
+    tells_latest: ClassVar[bool] = True
 
     transactions: Transactions
     marker: Marker | None
@@ -60,7 +63,16 @@ class KafkaTarget(TwoPhaseTarget):
         """A transaction has one producer, which lives until it is committed."""
         return True
 
-    def prepare(self, batch: BatchNumber, part: str, rows: Any) -> PreparedLoad | None:
+    def latest(self, known: LatestLoads | None) -> FoundLoad | None:
+        """Return what the marker says; until this life of the stream has committed rows, that of the life before."""
+        found = None if self.marker is None else self.marker.load
+        former = None if found is not None or known is None else prefix_of(known.label)
+        if former is not None and former != self.transactional_id:
+            marker = self._marker_of(former)
+            found = None if marker is None else marker.load
+        return None if found is None else replace(found, place=self.place)
+
+    def prepare(self, batch: BatchNumber, part: str, rows: Any, spans: Sequence[Span] = ()) -> PreparedLoad | None:
         """Send the rows of Arrow batches in a transaction, with its marker, and leave it open."""
         self.abandon()
         label = self.labels.label(self.epoch, batch, part)
@@ -78,7 +90,7 @@ class KafkaTarget(TwoPhaseTarget):
                 if has_begun:
                     self._mark_again()
                 return None
-            marker = Marker(label, batch)
+            marker = Marker(label, batch, count, tuple(spans))
             self.transactions.mark(marker)
         except Exception:
             if has_begun:
