@@ -59,7 +59,7 @@ def require_all_known(ledger: Ledger, permit: Permit, target: TwoPhaseTarget) ->
 
 def _unknown(found: FoundLoad, latest: LatestLoads | None, target: TwoPhaseTarget) -> str:
     stands = "knows no load of this stream" if latest is None else f"knows none after batch {latest.batch}"
-    where = target.place or "the sink"
+    where = f"The sink ({target.place})" if target.place else "The sink"
     return (
         f"{where} has committed batch {found.batch} of this stream under {found.label} ({found.rows} rows of "
         f"{told_spans(found.spans)}), and the ledger {stands}: it went back to an earlier state. Nothing more is written. Look "
@@ -70,7 +70,7 @@ def _unknown(found: FoundLoad, latest: LatestLoads | None, target: TwoPhaseTarge
 
 
 def _forgotten(found: FoundLoad, target: TwoPhaseTarget) -> str:
-    where = target.place or "the sink"
+    where = f"The sink ({target.place})" if target.place else "The sink"
     return (
         f"The ledger went back: batch {found.batch} had landed, and the ledger does not have it. {where} has forgotten which "
         "load it committed last, so nobody can tell which rows are there. Nothing more is written. Restore a later state of "

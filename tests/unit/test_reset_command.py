@@ -25,6 +25,7 @@ from exactlyonce.connectors.kinesis.codec import CODEC
 from exactlyonce.connectors.kinesis.positions import SHARD_END, TRIM_HORIZON, from_text
 from exactlyonce.control.cluster_reader import ReadRefused
 from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.ledger.known_loads import FoundLoad, KnownLoads
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import BatchNumber, Partition, Positions
 from exactlyonce.reconcile.asked_reset import AskedReset
@@ -118,6 +119,14 @@ def test_with_yes_the_request_names_the_batch_all_positions_who_and_why(stream: 
     assert (asked.by, asked.message, asked.keeps_skipped) == ("jane", "a wrong join", True)
     assert "This is written to the annotation. Now." in result.stderr
     assert stream.refused == stream.written, "what the next launch would say was asked for first"
+
+
+def test_the_request_names_a_load_that_the_sink_has_and_the_ledger_did_not_know_then(
+    stream: StreamAtRest, reset: Reset
+) -> None:
+    stream.view = ledger(loads=KnownLoads(None, FoundLoad("label-5", BatchNumber(5))))
+    assert reset("--to", '{"orders":{"0":60}}', "--why", "it is there", "--yes").exit_code == 0
+    assert stream.request.load == "label-5"
 
 
 def test_earliest_and_landed_are_resolved_for_every_partition(stream: StreamAtRest, reset: Reset) -> None:

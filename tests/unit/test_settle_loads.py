@@ -12,8 +12,12 @@ from click.testing import CliRunner, Result
 from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.cli.local_stream import choose_stream, open_stream
 from exactlyonce.cli.main import main
-from exactlyonce.ledger.decided import Committable, DecidedBatch
+from exactlyonce.cli.reset_subject import login_name
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
+from exactlyonce.ledger.known_loads import FoundLoad
+from exactlyonce.ledger.two_phase import record_found
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Ranges
+from exactlyonce.reconcile.decided import answers_in
 from tests.ledgers import P0, P1, STREAM, started
 from tests.resource_documents import DORIS, document
 
@@ -61,6 +65,22 @@ def test_answers_for_a_stream_of_a_file_are_kept_beside_its_status_and_the_next_
     asked_for = again.stream.metadata.annotations[SETTLE_LOADS]
     assert asked_for == f"left=Aborted {A}=Committed {B}=Aborted"
     assert again.stream.metadata.annotations["of"] == "another"
+
+
+def test_a_load_that_the_ledger_does_not_know_is_listed_and_answered_for_by_whoever_asks(file: Path) -> None:
+    opened = open_stream(choose_stream(file, None), file.parent / "state", file.parent)
+    opened.ledger.prepare()
+    permit = started(opened.ledger)
+    record_found(opened.ledger, permit, FoundLoad(A, BatchNumber(7), 5, ((P0, OffsetRange(0, 5)),)))
+    listed = of_file(file)
+    assert "has committed batch 7, and the ledger does not know it" in listed.stdout
+    assert f"{A}  5 rows of orders-0 [0, 5), which the ledger does not know" in listed.stdout
+    assert of_file(file, "--committed", B).exit_code == 1
+    told = of_file(file, "--committed", A)
+    assert f"{A}: Committed; its records count as landed" in told.stdout
+    assert opened.answers.read() == f"{A}=Committed by={login_name()}"
+    assert f"{A}: Aborted; its records are read again" in of_file(file, "--aborted", A).stdout
+    assert answers_in(opened.answers.read() or "") == {A: Answer.ABORTED}
 
 
 def test_answers_that_cannot_be_kept_are_told(file: Path) -> None:

@@ -72,7 +72,7 @@ def settle_loads(
 
     A stream halts with LedgerBehindSink if its sink has committed a load that its ledger does not know: the ledger went back to
     an earlier state. Look for its rows. If they are there (--committed), its records count as landed and the stream continues
-    after them; what the ledger has lost before them is kept in quarantine. If it has no row of it (--aborted), its records are
+    after them; what the ledger has lost before them is kept in quarantine. If it has none of them (--aborted), the records are
     read again.
 
     A stream halts with RowsPartlyLoaded where its sink has finished a load with some of its rows. Remove these from the table

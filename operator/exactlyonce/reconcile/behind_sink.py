@@ -75,7 +75,7 @@ def found_load_is_in_the_sink(case: Case) -> Decision | None:
     landed = ledger.stream.landed_batch
     if found is None or landed is None or _answer(seen, found) is not Answer.COMMITTED or found.spans is None:
         return None
-    if case.change is not None or looked_for(seen.request.reset_offsets, ledger) is not None:
+    if looked_for(seen.request.reset_offsets, ledger) is not None:
         return None
     stands = Positions({**ledger.retired.positions, **ledger.landed.positions})
     ends = {key: max(end, stands.get(key, 0)) for key, end in found.ends.items()}

@@ -10,11 +10,12 @@ import pytest
 
 from exactlyonce.api.resource import FRESH
 from exactlyonce.checkpoint.state import Absent
-from exactlyonce.ledger.decided import Answer
+from exactlyonce.ledger.decided import Answer, Committable, DecidedBatch
 from exactlyonce.ledger.known_loads import FoundLoad, KnownLoads, LatestLoads, digest_of
 from exactlyonce.ledger.rows import BatchStatus, FailureStatus, LedgerView
 from exactlyonce.ledger.settlement import Settlement
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions
+from exactlyonce.positions.selection import Selection
 from exactlyonce.reconcile.asked_reset import AskedReset
 from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.observation import Known
@@ -30,7 +31,7 @@ from exactlyonce.reconcile.verdicts import (
     RewindToSink,
     SeedAndPublish,
 )
-from tests.unit.decide.facts import BEGUN_5, ONE, TOKEN, ZERO, asked, at, ledger, logs, ranges, seen, source
+from tests.unit.decide.facts import BEGUN_5, ONE, TOKEN, ZERO, asked, at, batch, ledger, logs, ranges, seen, source
 
 LATEST = LatestLoads(BatchNumber(4), ("label-4",), "label-3", "the topic")
 SPANS_5 = ((ZERO, OffsetRange(40, 50)), (ONE, OffsetRange(30, 45)))
@@ -172,6 +173,31 @@ def test_records_of_which_the_sink_keeps_a_digest_are_those_that_spark_has_plann
         assert decision.actions[0].after.positions == at(50, 45)
     else:
         assert "set the positions with `exactlyonce offsets reset`" in halted(decision)
+
+
+def test_records_of_which_the_sink_keeps_a_digest_are_those_that_the_ledger_has_decided_under_another_label() -> None:
+    load = Committable("label-4", "71", 25, ranges((30, 40), (20, 30)))
+    again = FoundLoad("label-4-again", BatchNumber(4), 25, None, digest_of(tuple(load.ranges.items())))
+    row = batch(4, load.ranges, BatchStatus.DECIDED)
+    view = replace(behind(again, batches=(row,)), decided=DecidedBatch(BatchNumber(4), (load,)))
+    decision = decided(again, "label-4-again=Committed", ledger=view)
+    assert isinstance(decision.actions[0], SeedAndPublish)
+    assert (decision.actions[0].after.positions, decision.actions[0].given_up) == (at(40, 30), ())
+
+
+def test_an_answer_waits_until_the_resource_reads_the_same_partitions_again() -> None:
+    others = {"source": Selection(origins=frozenset({"payments"}))}
+    payments = Partition("payments", 0)
+    held = source({ZERO: (0, 100), ONE: (0, 100), payments: (0, 9)}, selected=frozenset({payments}))
+    message = halted(decided(answers=IS_THERE, request=others, source=held, start=Positions({payments: 0})))
+    assert "Its answer is taken up once the resource reads the same partitions again" in message
+
+
+def test_a_reset_that_names_the_load_counts_before_an_answer_for_it() -> None:
+    decision = decided(answers=IS_THERE, request={"reset_offsets": reset_to(at(60, 60), "label-5")})
+    seed = decision.actions[0]
+    assert isinstance(seed, SeedAndPublish)
+    assert seed.after.positions == at(60, 60)
 
 
 def test_a_reset_that_names_the_load_settles_it_where_nobody_can_tell_its_records() -> None:
