@@ -48,6 +48,7 @@ class TransitionReason(StrEnum):
     DRAIN_REQUESTED = "DrainRequested"
     DRIVER_DRAINED = "DriverDrained"
     DRIVER_COMPLETED = "DriverCompleted"
+    DRIVER_FINISHED = "DriverFinished"
     DRIVER_FAILED = "DriverFailed"
     NO_ANSWER = "NoAnswer"
     REFUSED = "Refused"
@@ -158,6 +159,12 @@ TRANSITIONS = (
         _R.DRIVER_DRAINED,
         "The driver has ended as requested, and no other is to run.",
         rare=(PENDING, BACKING_OFF, RECONCILING, LAUNCHING, RUNNING, DRAINING),
+    ),
+    _transition(
+        _ACTIVE,
+        PENDING,
+        _R.DRIVER_FINISHED,
+        "A driver without a query has finished what was decided, and the stream is decided again.",
     ),
     _transition(
         _ACTIVE,

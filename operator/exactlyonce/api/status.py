@@ -27,6 +27,15 @@ class Phase(StrEnum):
     COMPLETED = "Completed"
 
 
+class DriverTask(StrEnum):
+    """What one driver is started to do."""
+
+    RUN_QUERY = "RunQuery"
+    """It finishes what is decided, and runs the query."""
+    FINISH_ONLY = "FinishOnly"
+    """It finishes what earlier drivers have decided, or landed and not shown, runs no query, and ends (docs/adr/0062)."""
+
+
 class StatusModel(Model):
     """A part of the status. What another release wrote into it and this one does not know is passed over."""
 
@@ -52,6 +61,11 @@ class DriverStatus(StatusModel):
     """The latest driver."""
 
     attempt: int = Field(description="Its attempt.")
+    task: DriverTask = Field(
+        DriverTask.RUN_QUERY,
+        description="What it was started to do. FinishOnly: it commits what earlier drivers have decided, or shows what they "
+        "have landed, and runs no query.",
+    )
     landed_at_start: int | None = Field(None, description="The landed batch when it was started.")
     plan: str | None = Field(
         None, description="A hash of what it was built from; if it changes, the driver is replaced."
@@ -65,7 +79,17 @@ class DriverStatus(StatusModel):
         None,
         description="The error that it ended with, as a CamelCase code such as FilesGone; unset if it named none.",
     )
+    finish_first: bool = Field(
+        False,
+        description="Whether a driver without a query follows it, before the stream is decided again: what is decided in the "
+        "ledger is finished first.",
+    )
     proof: str | None = Field(None, description="The proof that it has ended; unset until it is proven.")
+    writer_proof: str | None = Field(
+        None,
+        description="With FinishOnly, the proof that the driver which last wrote the checkpoint has ended; unset until that is "
+        "proven.",
+    )
     message: str | None = Field(None, description="The last message of the driver.")
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")

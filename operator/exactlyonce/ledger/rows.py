@@ -45,7 +45,8 @@ class StreamRow:
 
     `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of the process that last
     claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released` says that this
-    process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until the first
+    process, or the latest one that wrote a checkpoint of the stream, has ended and that all it had landed is shown: by its own
+    word, or by that of a driver without a query. `landed_batch`, `generation` and `checkpoint_path` are None until the first
     generation is published. `stateful` is True once a batch of a stateful query has landed.
     """
 

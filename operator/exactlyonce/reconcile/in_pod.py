@@ -35,7 +35,7 @@ class Brief:
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
     of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which, `poison`
     the batch that the driver quarantines, by its failing records alone where it `bisects`; an operator of an earlier release
-    writes none of them.
+    writes none of them. `finished_by` is as `Request` has it.
     """
 
     stream: Stream
@@ -48,6 +48,7 @@ class Brief:
     too_large: int | None = None
     poison: int | None = None
     bisects: bool | None = None
+    finished_by: int | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -70,6 +71,7 @@ class Brief:
             "tooLarge": self.too_large,
             "poison": self.poison,
             "bisects": None if self.poison is None else self.bisects,
+            "finishedBy": self.finished_by,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -94,6 +96,7 @@ class Brief:
             document.get("tooLarge"),
             document.get("poison"),
             document.get("bisects"),
+            document.get("finishedBy"),
         )
 
 
@@ -104,6 +107,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     """
     try:
         request = request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison)
+        request = replace(request, finished_by=brief.finished_by)
         seen = observe(
             stores,
             request if brief.bisects is None else replace(request, bisects=brief.bisects),
@@ -114,7 +118,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
         )
         _require_epoch(seen, epoch, brief.ticket)
         decision = decide(seen)
-        for action in decision.actions:
+        for action in () if decision.finishes else decision.actions:
             act(stores, brief.stream.stream_id, epoch, action)
     except (EpochOvertaken, PositionsMoved) as problem:
         return PodVerdict(Outcome.OVERTAKEN, str(problem))
@@ -148,8 +152,9 @@ def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:
         if isinstance(action, SeedAndPublish):
             path, landed = action.generation.path(location), action.seed_batch
     generation = None if path is None else parse_generation(path.rsplit("/", 1)[-1])
+    outcome = Outcome.FINISHES if decision.finishes else Outcome.LAUNCHES
     return PodVerdict(
-        Outcome.HALTS if decision.halts else Outcome.LAUNCHES,
+        Outcome.HALTS if decision.halts else outcome,
         verdict.message,
         kind_of(verdict),
         batch_of(verdict),

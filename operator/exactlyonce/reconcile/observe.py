@@ -83,6 +83,7 @@ def request_of(
         position_text=spec.source.spec.position_text,
         positions_count_records=spec.source.spec.positions_count_records,
         two_phases=spec.sink.spec.two_phases,
+        shows_landed=not spec.sink.spec.holds_ledger and not spec.sink.spec.two_phases,
         former_batch=spec.sink.spec.continue_after_batch if isinstance(spec.sink.spec, ContinuesOutput) else None,
         limit=limit_words(spec),
         shrunk=shrunk,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from exactlyonce.api.status import DriverTask
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.decided import Answer
@@ -19,8 +20,7 @@ from exactlyonce.positions.ranges import BatchNumber, Positions
 class Evidence:
     """One thing that was seen, in words and as data.
 
-    A number beyond 64 bits, such as a position in a shard, is a text in the data: readers of JSON would round it, as the API
-    server does.
+    A number beyond 64 bits, such as a position in a shard, is a text in the data: the API server would round it.
     """
 
     words: str
@@ -64,6 +64,7 @@ class ContradictionReason(StrEnum):
     STATE_WOULD_BE_LOST = "StateWouldBeLost"
     CHECKPOINT_NOT_TO_BE_REBUILT = "CheckpointNotToBeRebuilt"
     RESET_REFUSED = "ResetRefused"
+    NEW_START_REFUSED = "NewStartRefused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,15 @@ class FinishCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishFirst:
+    """A batch is decided, or landed and perhaps not shown, and no query follows: a driver without one finishes it first."""
+
+    batch: BatchNumber
+    message: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RebuildFromSink:
     """The checkpoint is unusable: a new generation starts where the sink stands."""
 
@@ -181,8 +191,8 @@ class Contradiction:
 
 
 Verdict = (
-    FirstStart | Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit | RebuildFromSink
-    | RewindToSink | OffsetsReset | SourceTruncated | SourceReplaced | Contradiction
+    FirstStart | Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit | FinishFirst
+    | RebuildFromSink | RewindToSink | OffsetsReset | SourceTruncated | SourceReplaced | Contradiction
 )  # fmt: skip
 
 
@@ -248,7 +258,9 @@ class RecordAnswers:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Start the driver."""
+    """Start the driver of this attempt."""
+
+    task: DriverTask = DriverTask.RUN_QUERY
 
 
 Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | RecordAnswers | Launch
@@ -264,7 +276,12 @@ class Decision:
     @property
     def halts(self) -> bool:
         """Whether the stream stops until a person has acted."""
-        return Launch() not in self.actions
+        return not any(isinstance(action, Launch) for action in self.actions)
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the driver only finishes what earlier ones have left, and the stream is decided again after it."""
+        return Launch(DriverTask.FINISH_ONLY) in self.actions
 
 
 def kind_of(verdict: Verdict) -> str:
@@ -274,23 +291,10 @@ def kind_of(verdict: Verdict) -> str:
 
 def reason_of(verdict: Verdict) -> str | None:
     """Return the code of the verdict's reason where its kind has several; docs/verdicts.md explains each one."""
-    match verdict:
-        case RebuildFromSink() | Contradiction():
-            return str(verdict.reason)
-        case _:
-            return None
-
-
-def titled(verdict: Verdict) -> str:
-    """Return the verdict's name with its reason and its batch, as a person reads it."""
-    reason, batch = reason_of(verdict), batch_of(verdict)
-    return f"{kind_of(verdict)}{'' if batch is None else f'({batch})'}{'' if reason is None else f' ({reason})'}"
+    return str(verdict.reason) if isinstance(verdict, RebuildFromSink | Contradiction) else None
 
 
 def batch_of(verdict: Verdict) -> BatchNumber | None:
     """Return the batch that a verdict is about, if it is about one."""
-    match verdict:
-        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch() | FinishCommit() | OffsetsReset():
-            return verdict.batch
-        case _:
-            return None
+    others = FirstStart | RebuildFromSink | RewindToSink | SourceTruncated | SourceReplaced | Contradiction
+    return None if isinstance(verdict, others) else verdict.batch
