@@ -28,14 +28,14 @@ from exactlyonce_spark.batch_settings import (
 )
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
-from exactlyonce_spark.landing_checks import require_completed
+from exactlyonce_spark.landing_checks import clear_staging_if_possible, require_completed
 from exactlyonce_spark.landing_elsewhere import Elsewhere, land_elsewhere
 from exactlyonce_spark.log_watch import LogWatch
 from exactlyonce_spark.planned import AlreadyLanded, Begun, PlannedBatch, Written, planned_row, require_staged
 from exactlyonce_spark.quarantine import Quarantines, not_landed
 from exactlyonce_spark.source_check import RecordsLost, require_next_is_there
 from exactlyonce_spark.spark_port import ExecutedPlan, SparkBatch
-from exactlyonce_spark.target import DeadLetter, Staged, Target, clear_staging_if_possible
+from exactlyonce_spark.target import DeadLetter, Staged, Target
 from exactlyonce_spark.witnesses import complete_taken, require_witnesses, write_under_fence
 
 

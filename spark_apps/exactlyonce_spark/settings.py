@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.spec import StreamSpec
-from exactlyonce.api.status import DriverTask
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import DriverDocument, KubernetesPlace
 from exactlyonce.launch.port import Quarantine, ShrunkLimit

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.decided import Committable, StagedFile
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Ranges
 from exactlyonce_spark.staged_loads import StagedLoads
-
-log = logging.getLogger("exactlyonce.batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +125,6 @@ class RecordsOfBatch:
     note: str = ""
 
 
-def clear_staging_if_possible(target: Target, batch: BatchNumber) -> None:
-    """Forget what was staged for a batch that has landed: what is left of it is no reason to end as failed."""
-    try:
-        target.clear_staging(batch)
-    except (Unreachable, Refused, OutcomeUnknown) as problem:
-        log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
-
-
 class NotLookedAt(Exception):
     """Replays have landed what the sink was not yet held to: that takes requests, for which no transaction stays open."""
 
@@ -153,6 +141,9 @@ class ManifestTarget(ABC):
 
     takes_replays: ClassVar[bool] = False
     """Whether replays land into the sink beside the stream: each batch takes over what they have landed."""
+
+    writes = True
+    """Whether this process lands batches; where it does not, `recover` asks for no query's columns."""
 
     tells_records: ClassVar[bool] = False
     """Whether readers are told which records a batch holds; `recover` of others is given none."""

@@ -8,20 +8,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.expiry import delete_expired
-from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
+from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
 from exactlyonce_spark.failures import is_too_large
+from exactlyonce_spark.finish_only import SparkWhenNeeded, Unattended, WithSpark, finish_only
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.left_out import left_out_of_decided
 from exactlyonce_spark.manifest_landing import recover_manifests
@@ -54,8 +57,14 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
             orders.ticket,
             orders.checkpoint_path,
             world.sink_of_drivers,
+            writes=orders.task is DriverTask.RUN_QUERY,
         )
         assert row.checkpoint_path is not None
+        if orders.task is DriverTask.FINISH_ONLY:
+            driver.words = _finish(world, driver, ledger, permit, row)
+            if orders.writer_is_dead:
+                release(ledger, permit)
+            return
         _note_writer(world, driver.process, row.checkpoint_path)
         world.delivery_of[driver.process] = requested.delivery
         settings = BatchSettings(
@@ -103,6 +112,22 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
         driver.words = LastMessage(ending, f"{type(problem).__name__}: {problem}")
     except Exception as problem:  # what a query fails with is the driver's last message
         driver.problem, driver.words = problem, LastMessage(Ending.FAILED, repr(problem))
+
+
+def _finish(world: SimulatedWorld, driver: Driver, ledger: Ledger, permit: Permit, row: StreamRow) -> LastMessage:
+    """Do what a driver without a query does; rows are made again as by one with a query."""
+    target: ManifestTarget | TwoPhaseTarget | None = None
+    if world.scenario.manifest:
+        target = world.manifest_target(row)
+        target.writes = False
+    elif isinstance(sink := world.target(permit.epoch), TwoPhaseTarget):
+        target = sink
+
+    def with_spark() -> WithSpark:
+        assert isinstance(target, TwoPhaseTarget), "rows are made again for a sink of two phases alone"
+        return WithSpark(target, functools.partial(_run_again, world, driver, ledger, permit))
+
+    return finish_only(Unattended(ledger, permit, world.source_check(), target, SparkWhenNeeded(with_spark)))
 
 
 def _run_again(

@@ -25,6 +25,7 @@ from exactlyonce.reconcile.verdicts import (
     ContradictionReason,
     FinishBatch,
     FinishCommit,
+    FinishFirst,
     FirstStart,
     OffsetsReset,
     RebuildFromSink,
@@ -240,6 +241,8 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
             return before is None or journal.has_struck({"restore", "started over", ADOPTED}, before.looked, until)
         case Resume() | ReplayBatch() | SkipLanded() | FinishBatch() | FinishCommit():
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
+        case FinishFirst():
+            return _is_left_unfinished(world, attempt)
         case ReplanBatch():
             return journal.has_struck({"limit changed", "too large"}, 0, until)
         case RebuildFromSink(reason=RebuildReason.PREDECESSOR_MAY_LIVE):
@@ -330,6 +333,12 @@ def _may_be_unfinished(world: SimulatedWorld, verdict: Verdict, attempt: Attempt
     if isinstance(verdict, ReplayBatch) and any(_has_drained(driver) for driver in drivers):
         return True  # planned, and then asked to end before it was begun
     return not any(_has_drained(driver) for driver in drivers)
+
+
+def _is_left_unfinished(world: SimulatedWorld, attempt: Attempt) -> bool:
+    """Whether a driver of an earlier attempt ended otherwise than by its own word, so that it may have left something."""
+    earlier = (driver for epoch, found in world.drivers.items() if epoch < attempt.number for driver in found)
+    return any(not _has_drained(driver) for driver in earlier)
 
 
 def _is_told_that_it_went_back(world: SimulatedWorld, attempt: Attempt) -> bool:

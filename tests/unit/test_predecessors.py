@@ -10,8 +10,8 @@ from exactlyonce.ledger.fence import claim_epoch, release
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import DatabaseIdentity, StreamRow
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+from exactlyonce.reconcile.predecessor import predecessor_of
 from tests.unit.passes import FIRST, ME, STREAM, Drivers, started
 
 WRITER = StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), writer=Epoch(3))

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 
 import click
 
-from exactlyonce.api.status import DriverTask
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import Running
 from exactlyonce.positions.ranges import Epoch, offset_text

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from exactlyonce.api.status import DriverTask
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.launch.port import Orders, Quarantine, ShrunkLimit
 
 POD_IP = "EXACTLYONCE_POD_IP"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from exactlyonce.api.status import DriverTask
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.errors import Refused
 from exactlyonce.launch.last_message import LastMessage
 from exactlyonce.launch.pod_verdict import PodVerdict

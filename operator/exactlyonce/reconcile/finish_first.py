@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.resource import ADOPT, FRESH
-from exactlyonce.api.status import DriverStatus, DriverTask, StreamStatus
+from exactlyonce.api.status import DriverStatus, StreamStatus
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.port import Ended, Gone
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.phases import TransitionReason
-from exactlyonce.api.status import DriverStatus, DriverTask, Phase, StreamStatus
+from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Ended, Gone, Orders
 from exactlyonce.ledger.fence import raise_epoch

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from exactlyonce.api.status import DriverTask
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.decided import Answer
