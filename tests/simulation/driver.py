@@ -98,6 +98,8 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
         )
         query.left_out = left_out
         driver.words = _run(world, driver, ledger, permit, loop, query)
+        if world.scenario.manifest and driver.words.ending is Ending.DRAINED:
+            release(ledger, permit)  # elsewhere nothing depends on it: how the process ended is known
     except Fenced as problem:
         driver.problem, driver.words = problem, LastMessage(Ending.FENCED, str(problem))
     except (

@@ -230,7 +230,7 @@ def _is_overtaken(world: SimulatedWorld, attempt: Attempt) -> bool:
     return any(other.number > attempt.number and other.began <= attempt.decided for other in world.journal.attempts)
 
 
-def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
+def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:  # noqa: C901 - a case for each verdict
     assert attempt.decision is not None
     assert attempt.seen is not None
     verdict: Verdict = attempt.decision.verdict
@@ -239,10 +239,10 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
     match verdict:
         case FirstStart():
             return before is None or journal.has_struck({"restore", "started over", ADOPTED}, before.looked, until)
-        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch() | FinishCommit():
-            return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case FinishFirst():
             return _is_left_unfinished(world, attempt)
+        case Resume() | ReplayBatch() | SkipLanded() | FinishBatch() | FinishCommit():
+            return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():
             return journal.has_struck({"limit changed", "too large"}, 0, until)
         case RebuildFromSink(reason=RebuildReason.PREDECESSOR_MAY_LIVE):

@@ -43,11 +43,10 @@ class Owner:
 class StreamRow:
     """One stream's row: whose it is, who may land, and how far it has landed.
 
-    `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of the process that last claimed
-    the right to write the published checkpoint, whatever epoch it is now, and `writer_released` says that the latest
-    process that wrote a checkpoint of the stream has ended, and that all it had landed is shown. `landed_batch`,
-    `generation` and `checkpoint_path` are None until the first generation is published. `stateful` is True once a batch of
-    a stateful query has landed.
+    `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of the process that last claimed the
+    right to write the published checkpoint, whatever epoch it is now; `writer_released` says that the latest such process has
+    ended, with all that it had landed shown. `landed_batch`, `generation` and `checkpoint_path` are None until the first
+    generation is published. `stateful` is True once a batch of a stateful query has landed.
     """
 
     stream_id: str

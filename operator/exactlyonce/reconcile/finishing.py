@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from exactlyonce.api.attempt_status import DriverTask
+from exactlyonce.api.conditions import STANDINGS
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
@@ -38,7 +39,7 @@ class Finishing(PassOperations):
     def at_rest(self, status: StreamStatus, version: str, plan: str | None) -> PassResult | None:
         """Start one for a stream that wants no driver, if anything is to be finished; None where it rests.
 
-        A ledger that does not answer is asked again by a later pass: a stream at rest stays so.
+        A ledger that does not answer is asked again later: the stream is at rest meanwhile.
         """
         request = request_of(self.stream, self.context.place.owner)
         if not (request.two_phases or request.shows_landed):
@@ -49,7 +50,11 @@ class Finishing(PassOperations):
                 return None
         except ExactlyOnceError as problem:
             self.context.reporter.note_problem(problem)
-            return None
+            if not self.context.place.asks_again:
+                return None
+            told = STANDINGS[Phase.SUSPENDED].message
+            self.write_changed(status, version, {"phase": Phase.SUSPENDED, "message": told}, TransitionReason.AT_REST)
+            return Waiting(self.context.timing.now() + self.stream.spec.recovery.backoff.max, str(problem))
         retry_at = status.consecutive_failures.retry_at
         if retry_at is not None and retry_at > self.context.timing.now():
             return Waiting(retry_at, status.message)
