@@ -306,7 +306,11 @@ def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:
     """
     decided = attempt.decided
     assert decided is not None
-    earlier = [other for other in world.journal.attempts if other.began < attempt.began and other.decision is not None]
+    earlier = [
+        other
+        for other in world.journal.attempts
+        if other.began < attempt.began and other.decision is not None and not other.decision.finishes
+    ]
     ran = (other for other in reversed(earlier) if any(driver.began <= decided for driver in _drivers_of(world, other)))
     return next(ran, None)
 

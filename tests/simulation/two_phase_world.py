@@ -29,6 +29,7 @@ from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from tests.simulation import keyed
+from tests.simulation.at_rest import HAZARDS_AT_REST
 from tests.simulation.causes import ERRORS
 from tests.simulation.log_world import LogWorld
 from tests.simulation.poison import is_left_out
@@ -40,7 +41,7 @@ from tests.simulation.two_phase_store import SinkSilent, StoreTarget, TwoPhaseSt
 from tests.simulation.world import SimulatedWorld
 
 SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE = "sink silent", "loads aborted", "labels expire"
-HAZARDS_OF_TWO_PHASES = (SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE)
+HAZARDS_OF_TWO_PHASES = (SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE, *HAZARDS_AT_REST)
 ANSWERED = "answered"
 """A person has said what became of loads."""
 
@@ -183,6 +184,12 @@ class OverLoads(SimulatedWorld):
         """Nothing goes wrong with the sink any more."""
         for act in list(self.loads.under_way):
             self._settle(act)
+
+    def time_out(self) -> None:
+        """The sink aborts what is prepared."""
+        if self.loads.abort_by_itself(lambda: True):
+            self.journal.strike(LOADS_ABORTED)
+            self.simulation.tell("the sink aborts what is prepared")
 
     def _abort_some(self) -> None:
         before = self.journal.strike(LOADS_ABORTED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,13 +13,11 @@ from exactlyonce.control.next_pass import Next
 from exactlyonce.errors import Unreachable
 from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Ended, Running
-from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import claim_epoch
-from exactlyonce.ledger.rows import BatchStatus
 from exactlyonce.ledger.two_phase import land_decided
 from exactlyonce.positions.ranges import Epoch
 from tests.resource_documents import DORIS
-from tests.unit.decided_streams import FIRST_BATCH, LOADS
+from tests.unit.decided_streams import FIRST_BATCH
 from tests.unit.life_in_memory import Life
 from tests.unit.passes import STREAM
 
@@ -31,15 +28,11 @@ DELETED = Next(1.0, "deleting")
 def deleted(seconds_ago: float = 1.0, *, decides: bool = True) -> Life:
     """Return a stream into Doris whose driver was killed, with a decided batch, and that is deleted."""
     life = Life(**{"spec.sink": {"doris": DORIS}, "spec.drainTimeout": "60s"})
-    life.machine.spec = {"sink": {"doris": DORIS}}
     life.settle(life.driver_is_there)
     attempt = Epoch(life.status.attempt)
-    life.machine.drivers.orders[attempt] = life.pods.orders[attempt]
     if decides:
-        life.machine.land(attempt, 40, 30, known_to_spark=False)
-        rows, row = life.machine.database.tables.rows, ("batch", STREAM, FIRST_BATCH)
-        rows[row] = replace(rows[row], status=BatchStatus.DECIDED)
-        rows["decided", STREAM] = DecidedBatch(FIRST_BATCH, LOADS)
+        life.begin_batch(attempt)
+        life.decide_batch()
     life.pods.states[attempt] = Ended("reaped", None, "it was killed")
     since = datetime.now(UTC) - timedelta(seconds=seconds_ago)
     life.change(**{"metadata.deletionTimestamp": since.isoformat()})

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.phases import TRANSITIONS, TransitionReason
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.run import start_over
@@ -24,6 +25,7 @@ from exactlyonce.ledger.rows import Owner
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile import phase_check
 from exactlyonce.reconcile.loop import Wanted
+from tests.resource_documents import DORIS
 from tests.unit.life_in_memory import BAD_IMAGE, GOOD_IMAGE, Life, updated
 from tests.unit.passes import Died, Machine
 
@@ -67,6 +69,8 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.life = updated() if self.random.random() < 0.4 else Life()
+        if self.random.random() < 0.3:
+            self.life = Life(**{"spec.sink": {"doris": DORIS}})
         self.machine = self.life.machine
         self.machine.in_pod = self.random.random() < 0.3
 
@@ -106,6 +110,22 @@ class Walk:
         """The driver is on its way, runs or hangs."""
         runs = Running("in memory")
         self.driver(self.random.choice([runs, runs, replace(runs, started=False), replace(runs, hangs="it hangs")]))
+
+    def decides(self) -> None:
+        """The driver decides a batch, and has not landed it."""
+        if self.life.driver_is_there() and self.begins():
+            self.life.decide_batch()
+
+    def begins(self) -> bool:
+        """Whether the driver of the latest attempt begins a batch."""
+        row = self.machine.ledger.view("shop/orders")
+        orders = self.life.pods.orders.get(self.attempt)
+        if orders is None or row is None or row.decided is not None or row.stream.checkpoint_path is None:
+            return False
+        if orders.task is DriverTask.FINISH_ONLY or (row.stream.epoch, row.stream.claim) != (self.attempt, None):
+            return False
+        self.life.begin_batch(self.attempt)
+        return True
 
     def speaks(self) -> None:
         """The reconciliation in the pod has ended."""
@@ -184,16 +204,7 @@ class Walk:
 
     def runs_spark(self) -> None:
         """The driver plans a batch, so that what it was made of has run."""
-        row = self.machine.ledger.view("shop/orders")
-        started = self.attempt in self.life.pods.orders
-        if (
-            started
-            and row is not None
-            and row.stream.epoch == self.attempt
-            and row.stream.claim is None
-            and row.stream.checkpoint_path
-        ):
-            self.life.begin_batch(self.attempt)
+        self.begins()
 
     def waits(self) -> None:
         self.machine.now += timedelta(hours=2)
@@ -202,7 +213,7 @@ class Walk:
 _WORDS = [PodVerdict(outcome, "It says so.") for outcome in Outcome if outcome is not Outcome.LAUNCHES]
 EVENTS: list[Callable[[Walk], None]] = [
     Walk.ends, Walk.ends, Walk.lives, Walk.lives, Walk.speaks, Walk.rests, Walk.changes, Walk.changes,
-    Walk.breaks, Walk.source, Walk.recreates, Walk.cannot_start, Walk.answers_not, Walk.mends, Walk.mends,
+    Walk.decides, Walk.breaks, Walk.source, Walk.recreates, Walk.cannot_start, Walk.answers_not, Walk.mends, Walk.mends,
     Walk.is_unusable, Walk.loses_status, Walk.loses_traces, Walk.runs_spark, Walk.waits, Walk.waits, Walk.waits,
 ]  # fmt: skip
 

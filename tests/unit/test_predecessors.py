@@ -49,12 +49,12 @@ def test_a_predecessor_is_dead_by_proof_only(
     assert predecessor_of(row, StreamStatus(driver=driver), drivers) == predecessor
 
 
-def test_a_predecessor_that_said_that_it_has_stopped_is_dead_by_its_own_word() -> None:
+def test_a_predecessor_of_which_the_ledger_says_that_it_has_stopped_is_dead() -> None:
     machine = started()
     permit, _ = claim_epoch(machine.ledger, STREAM, FIRST, "claim 1", machine.drivers.ticket(FIRST))
     release(machine.ledger, permit)
     with machine.ledger.transaction() as transaction:
         row = transaction.lock_stream(STREAM, Lock.SHARE)
     assert predecessor_of(row, StreamStatus(), machine.drivers) == ProvenDead(
-        "the driver of attempt 1 said that it has stopped"
+        "the ledger says that the driver of attempt 1 has stopped"
     )

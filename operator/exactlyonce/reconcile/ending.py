@@ -58,10 +58,9 @@ class Endings(PassOperations):
         if ending.pod is not None and ending.pod.word is not None and ending.pod.word.outcome is not Outcome.LAUNCHES:
             return self._by_word(status, version, ending.pod, ending.pod.word)
         context = self.context
-        driver = DriverStatus(attempt=status.attempt)
-        if status.driver is not None and status.driver.attempt == status.attempt:
-            driver = status.driver
-        if finishes(driver) or has_finished(ending):
+        known = status.driver is not None and status.driver.attempt == status.attempt
+        driver = status.driver if known and status.driver is not None else DriverStatus(attempt=status.attempt)
+        if finishes(driver) or (not known and has_finished(ending)):
             return Finishing(self.stream, context).record(status, version, ending, driver)
         landed_at_start = driver.landed_at_start
         answer = self._ledger_after(ending, wanted)
@@ -91,9 +90,9 @@ class Endings(PassOperations):
         ended = {"ended": kind, "case": case, "proof": proof, "message": told, "idle_message": None}
         goes_on = wanted is Wanted.RUN and (context.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
-        known: dict[str, object] = {"progress": progress_of(view, status.progress), "landed_shown": shown}
-        known |= {"batch_limit": limit, "poison_batch": poison}
-        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, context.timing.now())})
+        shows: dict[str, object] = {"progress": progress_of(view, status.progress), "landed_shown": shown}
+        shows |= {"batch_limit": limit, "poison_batch": poison}
+        status = status.model_copy(update={**shows, **after_end(status, driver, ending, view, context.timing.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
             step, told = (
                 with_another_batch(status.consecutive_failures, context.timing.now()),

@@ -23,7 +23,7 @@ from exactlyonce.reconcile.pass_context import Halted, PassResult, Waiting, Watc
 from exactlyonce.reconcile.pass_operations import PassOperations
 from exactlyonce.reconcile.predecessor import predecessor_of
 from exactlyonce.reconcile.recorded import told_of, with_pod
-from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending
+from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure
 from exactlyonce.reconcile.verdicts import Decision
 
 AT_REST = "No driver with a query is to run."
@@ -147,12 +147,11 @@ class Finishing(PassOperations):
                 self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.HALTED, **changes)
                 self.context.reporter.report("Halted", message)
                 return Halted(message)
-            case Restart(at=at, consecutive_failures=counted):
-                changes = {"message": told, "driver": driver, "consecutive_failures": counted}
+            case Restart() | Finished():  # one that says it ran a query has finished nothing
+                again = step if isinstance(step, Restart) else after_failure(failures, self.stream.spec.recovery, now)
+                changes = {"message": told, "driver": driver, "consecutive_failures": again.consecutive_failures}
                 self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.BACKING_OFF, **changes)
-                return Waiting(at, told)
-            case Finished():
-                raise AssertionError("it is not drained, and what it says when it has finished is taken above")
+                return Waiting(again.at, told)
             case _:
                 assert_never(step)
 
