@@ -107,7 +107,8 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
     ) as problem:  # fmt: skip
         # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
         # is refused of the sink's folder.
-        driver.problem, driver.words = problem, LastMessage(Ending.REFUSED, str(problem))
+        driver.problem = problem
+        driver.words = LastMessage(Ending.REFUSED, str(problem), case=type(problem).__name__)
     except ExactlyOnceError as problem:
         driver.problem = problem
         ending = Ending.REFUSED if isinstance(problem, world.refused) else Ending.FAILED

@@ -29,7 +29,7 @@ from exactlyonce_spark.load_labels import LoadLabels
 from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from tests.simulation import keyed
-from tests.simulation.at_rest import HAZARDS_AT_REST
+from tests.simulation.at_rest import FRESH_AT_ANY_TIME, FRESH_AT_REST, HAZARDS_AT_REST
 from tests.simulation.causes import ERRORS
 from tests.simulation.log_world import LogWorld
 from tests.simulation.poison import is_left_out
@@ -243,6 +243,8 @@ class OverLoads(SimulatedWorld):
         if self._is_drawn and hazards:
             dice = random.Random(f"loads {self.seed}")
             hazards |= {hazard for hazard in HAZARDS_OF_TWO_PHASES if dice.random() < 0.5}
+        if hazards & {FRESH_AT_REST, FRESH_AT_ANY_TIME}:
+            hazards -= {"topics changed"}  # a topic that the former life had left is none that the new one stands in
         return replace(
             super()._fitting(scenario),
             delivery=Delivery.EXACTLY_ONCE,
