@@ -34,29 +34,31 @@ Seen = tuple[Phase, Phase, TransitionReason | None]
 STEPS, RARELY = 30, 3
 SEEDS = (
     8,
-    22,
-    61,
-    168,
-    309,
-    344,
-    377,
-    417,
-    418,
-    445,
-    470,
-    479,
-    487,
-    531,
-    541,
-    581,
-    615,
-    628,
-    637,
-    646,
-    729,
-    750,
-    760,
-    793,
+    11,
+    24,
+    36,
+    38,
+    45,
+    46,
+    89,
+    94,
+    135,
+    153,
+    176,
+    199,
+    200,
+    239,
+    242,
+    291,
+    298,
+    440,
+    471,
+    549,
+    626,
+    652,
+    696,
+    737,
+    796,
 )
 """Of walks that meet every transition that is not rare; `python -m tests.unit.test_phases_that_happen 800` searches again."""
 CRASHED = Ended("reaped", None, "It crashed.")
@@ -115,6 +117,18 @@ class Walk:
         """The driver decides a batch, and has not landed it."""
         if self.life.driver_is_there() and self.begins():
             self.life.decide_batch()
+
+    def leaves_a_decision(self) -> None:
+        """A driver into Doris dies over a decided batch, and the stream is perhaps suspended; one without a query ends well."""
+        self.decides()
+        self.driver(CRASHED)
+        if self.random.random() < 0.5:
+            self.rests()
+        for _ in range(3):
+            self.one_pass()
+        orders = self.life.pods.orders.get(self.attempt)
+        if orders is not None and orders.task is DriverTask.FINISH_ONLY:
+            self.driver(Ended("reaped", LastMessage(Ending.FINISHED, "It has landed."), "it ended"))
 
     def begins(self) -> bool:
         """Whether the driver of the latest attempt begins a batch."""
@@ -213,7 +227,8 @@ class Walk:
 _WORDS = [PodVerdict(outcome, "It says so.") for outcome in Outcome if outcome is not Outcome.LAUNCHES]
 EVENTS: list[Callable[[Walk], None]] = [
     Walk.ends, Walk.ends, Walk.lives, Walk.lives, Walk.speaks, Walk.rests, Walk.changes, Walk.changes,
-    Walk.decides, Walk.breaks, Walk.source, Walk.recreates, Walk.cannot_start, Walk.answers_not, Walk.mends, Walk.mends,
+    Walk.leaves_a_decision, Walk.leaves_a_decision,
+    Walk.breaks, Walk.source, Walk.recreates, Walk.cannot_start, Walk.answers_not, Walk.mends, Walk.mends,
     Walk.is_unusable, Walk.loses_status, Walk.loses_traces, Walk.runs_spark, Walk.waits, Walk.waits, Walk.waits,
 ]  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import ClassVar
 
 from exactlyonce.bounded_json import parse_json
 from exactlyonce.ledger.decided import DecidedBatch
+from exactlyonce.ledger.life import life_of
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -70,11 +70,6 @@ class StreamRow:
     def raised_to(self, epoch: Epoch) -> StreamRow:
         """Return the row after a raise: the new epoch, claimed by no one; who wrote the checkpoint stays known."""
         return replace(self, epoch=epoch, claim=None)
-
-
-def life_of(token: str) -> str:
-    """Return what others may know of a stream's token."""
-    return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
 class BatchStatus(StrEnum):

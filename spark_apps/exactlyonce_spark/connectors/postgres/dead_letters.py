@@ -14,7 +14,7 @@ from exactlyonce.connectors.postgres.keys import is_plain, partition_columns
 from exactlyonce.connectors.postgres.letter_tables import NAMED_LETTERS_INDEX
 from exactlyonce.errors import LedgerRefused
 from exactlyonce.ledger.letter_generations import life_in_generation
-from exactlyonce.ledger.rows import life_of
+from exactlyonce.ledger.life import life_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
 
