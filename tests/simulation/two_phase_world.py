@@ -244,7 +244,7 @@ class OverLoads(SimulatedWorld):
             dice = random.Random(f"loads {self.seed}")
             hazards |= {hazard for hazard in HAZARDS_OF_TWO_PHASES if dice.random() < 0.5}
         if hazards & {FRESH_AT_REST, FRESH_AT_ANY_TIME}:
-            hazards -= {"topics changed"}  # a topic that the former life had left is none that the new one stands in
+            hazards -= {"topics changed"}  # a topic that the former life had left is not part of the new one
         return replace(
             super()._fitting(scenario),
             delivery=Delivery.EXACTLY_ONCE,

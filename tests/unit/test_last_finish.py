@@ -22,7 +22,7 @@ from tests.unit.life_in_memory import Life
 from tests.unit.passes import STREAM
 
 DELETED = Next(1.0, "deleting")
-"""The deletion itself goes on: `Life` answers so in its place."""
+"""The deletion itself continues: `Life` answers so in its place."""
 
 
 def deleted(seconds_ago: float = 1.0, *, decides: bool = True) -> Life:

@@ -1,6 +1,6 @@
 """A stream is deleted: what is decided is finished before its records are taken away, within a bound.
 
-The passes are those of a stream at rest. Once the bound is over the deletion goes on, and an event says what is left.
+The passes are those of a stream at rest. Once the bound is over the deletion continues, and an event says what is left.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LastFinish:
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def run(self, document: Mapping[str, Any], statuses: ResourceStatus, report: Report) -> float | None:
-        """Do what is to be done now; return the seconds until the next look, or None when the deletion may go on.
+        """Do what is to be done now; return the seconds until the next look, or None when the deletion may continue.
 
         A driver with a query is drained or killed by the deletion, and its end is recorded here.
         """

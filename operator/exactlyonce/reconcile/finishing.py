@@ -123,7 +123,7 @@ class Finishing(PassOperations):
         return Watching(attempt)
 
     def record(self, status: StreamStatus, version: str, ending: Ended | Gone, driver: DriverStatus) -> PassResult:
-        """Write down how such a driver has ended; what follows is decided again, or it is tried again, or the stream halts."""
+        """Write down how such a driver has ended; what follows is decided again, or it will be retried, or the stream halts."""
         now, failures = self.context.timing.now(), status.consecutive_failures
         kind, told = told_of(ending, driver)
         self.reached("ending.seen")
