@@ -165,13 +165,14 @@ TRANSITIONS = (
         PENDING,
         _R.DRIVER_FINISHED,
         "A driver without a query has finished what was decided, and the stream is decided again.",
+        rare=(BACKING_OFF, SUSPENDED, RECONCILING, RUNNING, DRAINING),
     ),
     _transition(
         _ACTIVE,
         COMPLETED,
         _R.DRIVER_COMPLETED,
         "Everything that the source held when the driver started has landed.",
-        rare=(PENDING, BACKING_OFF, SUSPENDED, RECONCILING),
+        rare=(PENDING, BACKING_OFF, SUSPENDED, RECONCILING, LAUNCHING),
     ),
     _transition(
         _ACTIVE,
