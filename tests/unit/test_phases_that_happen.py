@@ -250,6 +250,17 @@ def local_runs() -> None:
             machine.now += timedelta(hours=2)
 
 
+def pod_runs() -> None:
+    """Let the reconciliation in a pod end before it has decided anything."""
+    for word in _WORDS:
+        life = Life()
+        life.machine.in_pod = True
+        life.run_pass()
+        state = Gone("no start", pod=DriverPod("orders-1", None, word=word))
+        life.pods.states[Epoch(life.status.attempt)] = state
+        life.run_pass()
+
+
 @contextmanager
 def noted() -> Iterator[set[Seen]]:
     """Note every transition that is written meanwhile, whether the table has it or not."""
@@ -272,6 +283,7 @@ def test_the_table_has_every_transition_that_happens_and_marks_those_that_hardly
         for seed in SEEDS:
             Walk(seed).run()
         local_runs()
+        pod_runs()
     assert sorted(map(str, seen - table)) == [], "each write of these is told as a defect"
     assert sorted(map(str, table - rare - seen)) == [], (
         "nothing produces these: take them out, mark them, or search again"
