@@ -193,7 +193,7 @@ class Rig:
         if until is None:
             changes = {"spec.trigger": {"availableNow": True}, **(changes or {})}
         opened = opened or self.open(changes)
-        opened.launcher.environment = {**(environment or {}), **self._crash(crash)}
+        opened.launcher.environment = {**(environment or {}), **self.crash_environment(crash)}
         loop = self.loop(opened)
         start_over(opened)
         seconds *= SHARED_MACHINE
@@ -269,7 +269,7 @@ class Rig:
                 self._give_up(opened, "the driver did not drain")
         return result
 
-    def _crash(self, crash: str | None) -> dict[str, str]:
+    def crash_environment(self, crash: str | None) -> dict[str, str]:
         if crash is None:
             return {}
         words = []

@@ -13,12 +13,12 @@ from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.drain import Drain, beat, drain_with_parent
 
-EXIT_STATUS = {Ending.DRAINED: 0, Ending.COMPLETED: 0, Ending.FENCED: 3}
+EXIT_STATUS = {Ending.DRAINED: 0, Ending.COMPLETED: 0, Ending.FINISHED: 0, Ending.FENCED: 3}
 _FAILED = 1
 
 
 def main() -> int:
-    """Run the driver, leave its last message and return the exit status: 0 drained or completed, 3 fenced, 1 failed."""
+    """Run the driver, leave its last message and return the exit status: 0 it ended as it was to, 3 fenced, 1 failed."""
     parser = argparse.ArgumentParser(prog="python -m exactlyonce_spark", description=__doc__)
     parser.add_argument("--spec", type=Path, required=True, help="the stream's resolved spec (JSON)")
     parser.add_argument("--epoch", type=int, required=True, help="the attempt's epoch")

@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.assembly import Secrets, ledger_address, source_address
 from exactlyonce.connectors.specs import TakesReplays
 from exactlyonce.launch.secrets import SECRETS_FOLDER, read_secret
@@ -42,7 +43,10 @@ def claim(driver: DriverSpec, epoch: Epoch) -> DriverComponents:
     ledger = at_ledger.open(f"exactlyonce {driver.stream_id}", Use.BATCHES)
     token = str(uuid.uuid4())
     into = spec.sink.spec.landing_place if isinstance(spec.sink.spec, TakesReplays) else None
-    permit, stream = claim_epoch(ledger, driver.stream_id, epoch, token, driver.ticket, driver.checkpoint_path, into)
+    writes = driver.task is DriverTask.RUN_QUERY
+    permit, stream = claim_epoch(
+        ledger, driver.stream_id, epoch, token, driver.ticket, driver.checkpoint_path, into, writes=writes
+    )
     sink = sink_connector(spec).prepare(spec, secrets, ledger, permit, stream)
     return DriverComponents(
         driver, secrets, at_ledger, ledger, source_address(spec.source, secrets).open(), sink, permit, stream

@@ -1,4 +1,8 @@
-"""The life of one driver: claim the epoch, start Spark on the published checkpoint, land batches, leave a last message."""
+"""The life of one driver: claim the epoch, do its task, leave a last message.
+
+The task is a query, for which Spark is started on the published checkpoint and lands batches; or to finish what earlier drivers
+have left, and nothing else (`finish_only`).
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import functools
 import logging
 import os
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.format import OnMalformed, OnTombstone
 from exactlyonce.assembly import checkpoint_store
 from exactlyonce.launch.driver_document import METRICS_PORT, POD_IP
@@ -20,10 +25,11 @@ from exactlyonce_spark.assembly import source_connector
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.claiming import DriverComponents, claim
-from exactlyonce_spark.connectors.ports import TellsNotLanded
+from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader, TaskSink, TellsNotLanded
 from exactlyonce_spark.crash_points import DRIVER_PID, reached, watch
 from exactlyonce_spark.drain import Drain
 from exactlyonce_spark.driver_failure import Claimed, failed
+from exactlyonce_spark.finish_only import SparkWhenNeeded, Unattended, WithSpark, finish_only
 from exactlyonce_spark.growth import Growth
 from exactlyonce_spark.housekeeping import keeping_house, of_the_ledger
 from exactlyonce_spark.jars import ensure_jars
@@ -35,7 +41,7 @@ from exactlyonce_spark.running_query import QueryPlan, RunningQuery, Signals
 from exactlyonce_spark.settings import DriverSpec
 from exactlyonce_spark.target import TwoPhaseTarget
 from exactlyonce_spark.tasks import TaskTools
-from exactlyonce_spark.two_phase_finish import RowsAgain, finish_decided, require_nothing_decided
+from exactlyonce_spark.two_phase_finish import RowsAgain, RunAgain, finish_decided, require_nothing_decided
 
 log = logging.getLogger("exactlyonce.driver")
 
@@ -56,8 +62,16 @@ def run_driver(driver: DriverSpec, epoch: Epoch, drain: Drain) -> LastMessage:
     try:
         components = claim(driver, epoch)
         reached("driver.claimed")
-        words = _run_query(components, drain, keep, progress)
-        release(components.ledger, components.permit)
+        match driver.task:
+            case DriverTask.RUN_QUERY:
+                words = _run_query(components, drain, keep, progress)
+            case DriverTask.FINISH_ONLY:
+                words = finish_only(_unattended(components))
+            case _:
+                assert_never(driver.task)
+        # One without a query has written no checkpoint; whether somebody still writes it, only who started it may know.
+        if driver.task is DriverTask.RUN_QUERY or driver.writer_is_dead:
+            release(components.ledger, components.permit)
     except BaseException as problem:  # whatever ends a driver, its launcher is told
         claimed = (
             None
@@ -105,17 +119,9 @@ def _run_query(
     columns = components.sink.fit(columns_of(rows), reader.position_columns, deletes=deletes)
     target, task_sink = components.sink.target(columns, deletes=deletes)
     if isinstance(target, TwoPhaseTarget):
-        from exactlyonce_spark.rows_again import runs_again, runs_again_in_driver
-        from exactlyonce_spark.worker import WorkerPlan
-
         metrics.loads_into = target.loads_into
         loads_told.watch(metrics)
-        without = functools.partial(left_out_of_decided, components.ledger, components.permit)
-        if target.prepares_in_driver:
-            tools = TaskTools(None, target, components.source)
-            again = runs_again_in_driver(session, reader, spec, columns, tools, without)
-        else:
-            again = runs_again(session, reader, spec, columns, WorkerPlan(task_sink, spec.source), without)
+        again = _rows_again(components, session, reader, columns, target, task_sink)
         finish_decided(components.ledger, components.permit, target, RowsAgain(components.source, again))
     else:
         require_nothing_decided(components.ledger, components.permit)
@@ -146,6 +152,47 @@ def _run_query(
         rows, spots = rows_now() if left_out else rows, spots_of(left_out)
         plan = QueryPlan(session, reader, rows, rows_now, columns, task_sink, spots)
         return RunningQuery(components, plan, loop, Signals(drain, growth, metrics, progress)).run()
+
+
+def _rows_again(
+    components: DriverComponents,
+    session: Any,
+    reader: SourceReader,
+    columns: Sequence[FittedColumn],
+    target: TwoPhaseTarget,
+    task_sink: TaskSink,
+) -> RunAgain:
+    """Return what makes rows once more that the sink has aborted."""
+    from exactlyonce_spark.rows_again import runs_again, runs_again_in_driver
+    from exactlyonce_spark.worker import WorkerPlan
+
+    spec = components.driver.spec
+    without = functools.partial(left_out_of_decided, components.ledger, components.permit)
+    if target.prepares_in_driver:
+        tools = TaskTools(None, target, components.source)
+        return runs_again_in_driver(session, reader, spec, columns, tools, without)
+    return runs_again(session, reader, spec, columns, WorkerPlan(task_sink, spec.source), without)
+
+
+def _unattended(components: DriverComponents) -> Unattended:
+    """Return what a driver without a query works with; Spark is not started yet."""
+
+    def with_spark() -> WithSpark:
+        from exactlyonce_spark.query import columns_of, streaming_rows
+        from exactlyonce_spark.session import start_session
+
+        spec = components.driver.spec
+        session = start_session(components.driver, ensure_jars(report=log.info))
+        reached("driver.session-started")
+        reader = source_connector(spec).reader(spec, components.secrets)
+        rows = streaming_rows(session, reader, spec, len(components.source.view().selected))
+        columns = components.sink.fit(columns_of(rows), reader.position_columns, deletes=False)
+        target, task_sink = components.sink.target(columns, deletes=False)
+        assert isinstance(target, TwoPhaseTarget), "rows are made again for a sink of two phases alone"
+        return WithSpark(target, _rows_again(components, session, reader, columns, target, task_sink))
+
+    sink = components.sink.finishing()
+    return Unattended(components.ledger, components.permit, components.source, sink, SparkWhenNeeded(with_spark))
 
 
 def _import_what_batches_need() -> None:

@@ -10,6 +10,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 
+from exactlyonce.ledger.life import part_of_life
 from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 MOST_CHARACTERS = 128
@@ -43,7 +44,9 @@ class LoadLabels:
     def prefix(self) -> str:
         """What each label of this life begins with, and no other label does."""
         name = re.sub(r"[^A-Za-z0-9]+", "_", self.stream_id)[:_NAME_CHARACTERS]
-        digest = hashlib.sha256(f"{self.stream_id}\n{self.token}".encode()).hexdigest()[:_DIGEST_CHARACTERS]
+        digest = hashlib.sha256(f"{self.stream_id}\n{part_of_life(self.token)}".encode()).hexdigest()[
+            :_DIGEST_CHARACTERS
+        ]
         return f"{_PRODUCT}:{name}:{digest}:"
 
     def label(self, epoch: Epoch, batch: BatchNumber, part: str) -> str:

@@ -24,11 +24,12 @@ _NAMED = 3
 """Of how many batches that are gone the ranges are named."""
 
 
-def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) -> None:
+def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) -> BatchNumber | None:
     """Show readers what earlier drivers landed and did not come to show, before the first batch of this one.
 
-    It is read under the fence: no earlier driver lands anything after that. Whoever compacts the sink may change what is
-    recorded of landed batches, and then what readers are shown: so a refusal counts only if the ledger still says the same.
+    Return the latest batch that made something visible. It is read under the fence: no earlier driver lands anything after
+    that. Whoever compacts the sink may change what is recorded of landed batches, and then what readers are shown: so a refusal
+    counts only if the ledger still says the same.
 
     Raises:
         Fenced: if this process may not land any more.
@@ -43,7 +44,7 @@ def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) ->
             replayed = made_visible(transaction.read_replayed(permit.stream_id)) if target.takes_replays else {}
         try:
             target.recover(committables, stream.landed_batch, records)
-            target.require_replayed(replayed)
+            target.require_replayed(replayed if target.writes else {})
         except LandedGone as problem:
             if _is_still_recorded(ledger, permit, committables):
                 raise type(problem)(f"{problem}{_ranges_of(ledger, permit, problem)}", problem.batches) from problem
@@ -51,7 +52,7 @@ def recover_manifests(ledger: Ledger, permit: Permit, target: ManifestTarget) ->
             if _is_still_recorded(ledger, permit, committables):
                 raise
         else:
-            return
+            return max(committables, default=None)
 
 
 def _records_of(transaction: LedgerTransaction, stream_id: str, latest: BatchNumber | None) -> RecordsOfBatch | None:

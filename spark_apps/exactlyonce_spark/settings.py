@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 from exactlyonce.launch.driver_document import DriverDocument, KubernetesPlace
@@ -22,7 +23,8 @@ class DriverSpec:
 
     `kubernetes` is there for a driver in a pod. `ticket` is what the driver claims its epoch with, empty in a process that
     claims none; `checkpoint_path` is the checkpoint that the ledger has to name then. `limit` is there while a batch was too
-    large, `quarantine` until a batch that failed too often was passed over.
+    large, `quarantine` until a batch that failed too often was passed over. `task` is what the driver does; `writer_is_dead` is
+    there for one that only finishes.
     """
 
     stream_id: str
@@ -34,6 +36,8 @@ class DriverSpec:
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
     checkpoint_path: str | None = None
+    task: DriverTask = DriverTask.RUN_QUERY
+    writer_is_dead: bool = False
 
     @classmethod
     def read(cls, path: Path) -> DriverSpec:
@@ -61,4 +65,6 @@ class DriverSpec:
             document.limit,
             document.quarantine,
             document.checkpoint_path,
+            document.task,
+            document.writer_is_dead,
         )

@@ -143,6 +143,9 @@ class ManifestTarget(ABC):
     takes_replays: ClassVar[bool] = False
     """Whether replays land into the sink beside the stream: each batch takes over what they have landed."""
 
+    writes = True
+    """Whether this process lands batches; where it does not, `recover` asks for no query's columns."""
+
     tells_records: ClassVar[bool] = False
     """Whether readers are told which records a batch holds; `recover` of others is given none."""
 

@@ -10,14 +10,13 @@ from typing import Any
 
 from kubernetes import client, config
 
+from exactlyonce.api.attempt_status import BadUpdate, GoodAttempt
 from exactlyonce.api.conditions import rendered
 from exactlyonce.api.status import (
-    BadUpdate,
     BatchLimit,
     CheckpointStatus,
     ConsecutiveFailures,
     DriverStatus,
-    GoodAttempt,
     LandedShown,
     Phase,
     PoisonBatch,

@@ -94,7 +94,7 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     StateMissing: _FILES,
     PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
     StoreUnreachable: _FILES | {"cut at commit"},  # the store of an object log gives no answer then
-    StatusConflict: frozenset({OTHER_OPERATOR, "lose status", "delivery changed"}),
+    StatusConflict: frozenset({OTHER_OPERATOR, "lose status", "delivery changed", "started over"}),
     EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", *_LEDGER_GONE, "cut at commit"}),
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
 }

@@ -9,7 +9,7 @@ from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Partition
-from tests.simulation import adoption, foreign_writer, manifest
+from tests.simulation import adoption, at_rest, foreign_writer, manifest
 from tests.simulation.asked_resets import RESET
 from tests.simulation.claims import standing
 from tests.simulation.poison import LASTING
@@ -277,9 +277,11 @@ class Chaos:
     def goes_on_after_rest(self) -> bool:
         """Whether a person who waited until no driver runs, while nothing else happens, has it run again, perhaps changed."""
         world = self._world
-        if world.calm or not self._rests() or not {"delivery changed", RESET} & world.scenario.hazards:
+        may_act = bool({"delivery changed", RESET} & world.scenario.hazards) or at_rest.may_rest_long(world)
+        if world.calm or not self._rests() or not may_act:
             return False
         self.reset(world)
+        at_rest.rests_long(world)
         if world.strikes("delivery changed", 0.7):
             world.change_delivery()
         world.suspended = False
@@ -295,8 +297,9 @@ class Chaos:
         return self._world.suspended and not self._rests() and "delivery changed" in self._world.scenario.hazards
 
     def _change_resource(self) -> None:
-        """A person suspends or resumes the stream, or changes how it commits, at rest or not."""
+        """A person suspends or resumes the stream, or changes how it commits, at rest or not; or has it start over."""
         world = self._world
+        at_rest.may_ask_at_any_time(world)
         if not self._waits_for_rest() and world.hazard_strikes("suspend", 0.1):
             world.suspended = not world.suspended
             if world.suspended:

@@ -8,20 +8,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.connectors.files.spark_log import LogUnfit
 from exactlyonce.connectors.files.tenancy import FilesLost
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.last_message import Ending, LastMessage
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.expiry import delete_expired
-from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch
+from exactlyonce.ledger.fence import Fenced, Permit, claim_epoch, release
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch, Ranges
 from exactlyonce_spark import tasks
 from exactlyonce_spark.batch import BatchLoop
 from exactlyonce_spark.batch_settings import BatchSettings
 from exactlyonce_spark.connectors.delta.table import LedgerBehindTable
 from exactlyonce_spark.failures import is_too_large
+from exactlyonce_spark.finish_only import SparkWhenNeeded, Unattended, WithSpark, finish_only
 from exactlyonce_spark.landing import record_failure
 from exactlyonce_spark.latest_loads import LedgerBehindSink
 from exactlyonce_spark.left_out import left_out_of_decided
@@ -55,8 +58,14 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
             orders.ticket,
             orders.checkpoint_path,
             world.sink_of_drivers,
+            writes=orders.task is DriverTask.RUN_QUERY,
         )
         assert row.checkpoint_path is not None
+        if orders.task is DriverTask.FINISH_ONLY:
+            driver.words = _finish(world, driver, ledger, permit, row)
+            if orders.writer_is_dead:
+                release(ledger, permit)
+            return
         _note_writer(world, driver.process, row.checkpoint_path)
         world.delivery_of[driver.process] = requested.delivery
         settings = BatchSettings(
@@ -90,6 +99,8 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
         )
         query.left_out = left_out
         driver.words = _run(world, driver, ledger, permit, loop, query)
+        if world.scenario.manifest and driver.words.ending is Ending.DRAINED:
+            release(ledger, permit)  # elsewhere nothing depends on it: how the process ended is known
     except Fenced as problem:
         driver.problem, driver.words = problem, LastMessage(Ending.FENCED, str(problem))
     except (
@@ -97,13 +108,30 @@ def drive(world: SimulatedWorld, driver: Driver, attempt: Epoch, requested: Requ
     ) as problem:  # fmt: skip
         # exactlyonce_spark.failures refuses what Spark says then: STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY; and what
         # is refused of the sink's folder.
-        driver.problem, driver.words = problem, LastMessage(Ending.REFUSED, str(problem))
+        driver.problem = problem
+        driver.words = LastMessage(Ending.REFUSED, str(problem), case=type(problem).__name__)
     except ExactlyOnceError as problem:
         driver.problem = problem
         ending = Ending.REFUSED if isinstance(problem, world.refused) else Ending.FAILED
         driver.words = LastMessage(ending, f"{type(problem).__name__}: {problem}")
     except Exception as problem:  # what a query fails with is the driver's last message
         driver.problem, driver.words = problem, LastMessage(Ending.FAILED, repr(problem))
+
+
+def _finish(world: SimulatedWorld, driver: Driver, ledger: Ledger, permit: Permit, row: StreamRow) -> LastMessage:
+    """Do what a driver without a query does; rows are made again as by one with a query."""
+    target: ManifestTarget | TwoPhaseTarget | None = None
+    if world.scenario.manifest:
+        target = world.manifest_target(row)
+        target.writes = False
+    elif isinstance(sink := world.target(permit.epoch), TwoPhaseTarget):
+        target = sink
+
+    def with_spark() -> WithSpark:
+        assert isinstance(target, TwoPhaseTarget), "rows are made again for a sink of two phases alone"
+        return WithSpark(target, functools.partial(_run_again, world, driver, ledger, permit))
+
+    return finish_only(Unattended(ledger, permit, world.source_check(), target, SparkWhenNeeded(with_spark)))
 
 
 def _run_again(

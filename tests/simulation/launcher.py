@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from exactlyonce.api.phases import TransitionReason
-from exactlyonce.api.status import StreamStatus
+from exactlyonce.api.status import Phase, StreamStatus
 from exactlyonce.launch.last_message import LastMessage
 from exactlyonce.launch.port import NO_ORDERS, DriverState, Orders
 from exactlyonce.positions.ranges import Epoch
@@ -28,6 +28,7 @@ class MemoryStatuses:
     status: StreamStatus = field(default_factory=StreamStatus)
     version: int = 0
     on_attempt: Callable[[int], None] = lambda number: None
+    on_phase: Callable[[Phase], None] = lambda phase: None
 
     def read(self) -> tuple[StreamStatus, str]:
         """Return the status and its version."""
@@ -42,6 +43,8 @@ class MemoryStatuses:
         check_transition(self.status.phase, status.phase, reason)
         if status.attempt != self.status.attempt:
             self.on_attempt(status.attempt)
+        if status.phase is not self.status.phase:
+            self.on_phase(status.phase)
         self.status = status
         self.version += 1
         return str(self.version)

@@ -24,6 +24,7 @@ from exactlyonce.reconcile.verdicts import (
     ContradictionReason,
     FinishBatch,
     FinishCommit,
+    FinishFirst,
     FirstStart,
     OffsetsReset,
     RebuildFromSink,
@@ -230,7 +231,7 @@ def _is_overtaken(world: SimulatedWorld, attempt: Attempt) -> bool:
     return any(other.number > attempt.number and other.began <= attempt.decided for other in world.journal.attempts)
 
 
-def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
+def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:  # noqa: C901 - a case for each verdict
     assert attempt.decision is not None
     assert attempt.seen is not None
     verdict: Verdict = attempt.decision.verdict
@@ -239,6 +240,8 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:
     match verdict:
         case FirstStart():
             return before is None or journal.has_struck({"restore", "started over", ADOPTED}, before.looked, until)
+        case FinishFirst():
+            return _is_left_unfinished(world, attempt)
         case Resume() | ReplayBatch() | SkipLanded() | FinishBatch() | FinishCommit():
             return _is_told_that_it_went_back(world, attempt) and _may_be_unfinished(world, verdict, attempt)
         case ReplanBatch():
@@ -304,7 +307,11 @@ def _latest_that_ran(world: SimulatedWorld, attempt: Attempt) -> Attempt | None:
     """
     decided = attempt.decided
     assert decided is not None
-    earlier = [other for other in world.journal.attempts if other.began < attempt.began and other.decision is not None]
+    earlier = [
+        other
+        for other in world.journal.attempts
+        if other.began < attempt.began and other.decision is not None and not other.decision.finishes
+    ]
     ran = (other for other in reversed(earlier) if any(driver.began <= decided for driver in _drivers_of(world, other)))
     return next(ran, None)
 
@@ -331,6 +338,12 @@ def _may_be_unfinished(world: SimulatedWorld, verdict: Verdict, attempt: Attempt
     if isinstance(verdict, ReplayBatch) and any(_has_drained(driver) for driver in drivers):
         return True  # planned, and then asked to end before it was begun
     return not any(_has_drained(driver) for driver in drivers)
+
+
+def _is_left_unfinished(world: SimulatedWorld, attempt: Attempt) -> bool:
+    """Whether a driver of an earlier attempt ended otherwise than by its own word, so that it may have left something."""
+    earlier = (driver for epoch, found in world.drivers.items() if epoch < attempt.number for driver in found)
+    return any(not _has_drained(driver) for driver in earlier)
 
 
 def _is_told_that_it_went_back(world: SimulatedWorld, attempt: Attempt) -> bool:

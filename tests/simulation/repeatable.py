@@ -7,12 +7,13 @@ import secrets
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from exactlyonce.api.resource import Stream
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.connectors.files import spark_log
-from exactlyonce.reconcile import decide, launching, observe
+from exactlyonce.reconcile import decide, finishing, launching, observe
 from exactlyonce.reconcile.observation import Observation, Request
 from exactlyonce.reconcile.verdicts import Decision
 from tests.simulation.world import SimulatedWorld
@@ -45,7 +46,8 @@ def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
         """Return what a resource asks for, made once a run: there are few resources, and `resource` keeps them."""
         key = (id(stream), given)
         if key not in requests:
-            requests[key] = (stream, requests_of(stream, *given))  # type: ignore[arg-type] # as it was called
+            made = requests_of(stream, *given)  # type: ignore[arg-type] # as it was called
+            requests[key] = (stream, replace(made, shows_landed=world.scenario.manifest))
         return requests[key][1]
 
     with (
@@ -54,6 +56,7 @@ def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
         mock.patch.object(secrets, "token_hex", lambda size: f"{tags.getrandbits(64):0{2 * size}x}"),
         mock.patch.object(launching, "decide", listened_to),
         mock.patch.object(launching, "request_of", request_of),
+        mock.patch.object(finishing, "request_of", request_of),
         mock.patch.object(uuid, "uuid4", lambda: uuid.UUID(int=tokens.getrandbits(128))),
         # Few runs come to ten batches.
         mock.patch.object(spark_log, "COMPACT_INTERVAL", 2),

@@ -16,6 +16,7 @@ from exactlyonce.api.status import Phase
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.reconcile.verdicts import Verdict, kind_of, reason_of
 from tests.simulation.asked_resets import RESET
+from tests.simulation.at_rest import FRESH_AT_ANY_TIME
 from tests.simulation.beside_world import BesideWorld
 from tests.simulation.files_replay_world import FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
@@ -250,6 +251,14 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
         _reset(drawn), hazards=_reset(drawn).hazards | {"strike at commit", SINK_SILENT}
     ),
     "a_leader_may_change_while_a_batch_is_read": _truncated,
+    "a_new_start_forgets_what_is_decided": _few("kill driver", "strike at commit", FRESH_AT_ANY_TIME, SINK_SILENT),
+    "a_halting_verdict_starts_no_driver_without_a_query": _few(
+        "kill driver", "strike at commit", "re-create", SINK_SILENT
+    ),
+    "a_stream_rests_whatever_is_decided": _few("kill driver", "strike at commit", "suspend"),
+    "whoever_finishes_takes_the_checkpoint": _few(
+        "freeze driver", "lose driver", "strike at commit", "suspend", SINK_SILENT
+    ),
     "committed_before_the_decision": _CRASHES,
     "labels_without_the_epoch": _SUCCESSORS,
     "an_answer_counts_for_every_load_of_the_batch": _few(

@@ -98,6 +98,9 @@ class SourceAndSink:
     def calm_sink(self) -> None:
         """Nothing goes wrong with it any more."""
 
+    def time_out(self) -> None:
+        """Hours pass, in which nobody has asked the sink for anything."""
+
     def begins_again(self) -> None:
         """A person has had the stream start over."""
 

@@ -30,6 +30,7 @@ from exactlyonce_spark.load_outcome import NotCommitted
 from exactlyonce_spark.target import LoadState
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from tests.simulation import keyed
+from tests.simulation.at_rest import FRESH_AT_ANY_TIME, FRESH_AT_REST, HAZARDS_AT_REST
 from tests.simulation.causes import ERRORS
 from tests.simulation.log_world import LogWorld
 from tests.simulation.poison import is_left_out
@@ -42,7 +43,7 @@ from tests.simulation.two_phase_store import SinkSilent, StoreTarget, TwoPhaseSt
 from tests.simulation.world import SimulatedWorld
 
 SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE = "sink silent", "loads aborted", "labels expire"
-HAZARDS_OF_TWO_PHASES = (SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE)
+HAZARDS_OF_TWO_PHASES = (SINK_SILENT, LOADS_ABORTED, LABELS_EXPIRE, *HAZARDS_AT_REST)
 ANSWERED = "answered"
 """A person has said what became of loads."""
 
@@ -190,6 +191,12 @@ class OverLoads(SimulatedWorld):
         for act in list(self.loads.under_way):
             self._settle(act)
 
+    def time_out(self) -> None:
+        """The sink aborts what is prepared."""
+        if self.loads.abort_by_itself(lambda: True):
+            self.journal.strike(LOADS_ABORTED)
+            self.simulation.tell("the sink aborts what is prepared")
+
     def _abort_some(self) -> None:
         before = self.journal.strike(LOADS_ABORTED)
         if not self.loads.abort_by_itself(lambda: self.random.random() < 0.7):
@@ -242,6 +249,8 @@ class OverLoads(SimulatedWorld):
         if self._is_drawn and hazards:
             dice = random.Random(f"loads {self.seed}")
             hazards |= {hazard for hazard in HAZARDS_OF_TWO_PHASES if dice.random() < 0.5}
+        if hazards & {FRESH_AT_REST, FRESH_AT_ANY_TIME}:
+            hazards -= {"topics changed"}  # a topic that the former life had left is not part of the new one
         return replace(
             super()._fitting(scenario),
             delivery=Delivery.EXACTLY_ONCE,

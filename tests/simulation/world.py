@@ -24,7 +24,7 @@ from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import Source
 from exactlyonce_spark.target import Target
-from tests.simulation import manifest
+from tests.simulation import at_rest, manifest
 from tests.simulation.asked_resets import PersonsResets
 from tests.simulation.causes import ERRORS, HOUSEKEEPING
 from tests.simulation.database import Hooks, MemoryDatabase, MemoryLedger
@@ -120,6 +120,7 @@ class SimulatedWorld(SourceAndSink, LaunchedDrivers):
         self.journal = Journal(lambda: self.simulation.steps)
         self.pass_began: dict[Process, int] = {}
         self.statuses.on_attempt = self._note_attempt
+        self.statuses.on_phase = partial(at_rest.note_rest, self)
         self.foreign_write: Callable[[], None] = lambda: None
         self.draining = False
         self.drained: set[Epoch] = set()
@@ -315,6 +316,7 @@ class SimulatedWorld(SourceAndSink, LaunchedDrivers):
         if attempt is None:
             return
         attempt.decided, attempt.seen, attempt.decision = self.simulation.steps, seen, decision
+        at_rest.note_new_start(self, seen, decision)
         attempt.highest_commit = highest_commit(attempt.commits, (seen.ledger and seen.ledger.stream.generation) or 0)
         # Not by the ledger's word: a failover between raise and look takes the latest claim from what the look shows.
         before = [driver for epoch, found in self.drivers.items() for driver in found if epoch < seen.epoch]

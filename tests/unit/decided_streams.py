@@ -56,7 +56,7 @@ def record(machine: Machine, loads: tuple[Committable, ...]) -> None:
 
 def halt(machine: Machine, attempt: Epoch, problem: Refused) -> None:
     """Let a driver end with what it refuses, and the operator halt the stream."""
-    words = LastMessage(Ending.REFUSED, str(problem))
+    words = LastMessage(Ending.REFUSED, str(problem), case=type(problem).__name__)
     machine.drivers.states[attempt] = Ended("the process is gone", words, "it ended")
     assert isinstance(machine.run_pass(), Halted)
 

@@ -38,6 +38,7 @@ from exactlyonce.launch.port import (
     Orders,
     Running,
 )
+from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.fence import claim_epoch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchRow, BatchStatus
@@ -242,6 +243,22 @@ class Life:
             transaction.lock_stream(STREAM, Lock.UPDATE)
             ranges = transaction.read_positions(STREAM).positions.ranges_until(end)
             transaction.write_batch(STREAM, BatchRow(number, permit.epoch, BatchStatus.IN_PROGRESS, ranges))
+
+    def decide_batch(self) -> None:
+        """Be the driver that has planned a batch: decide it, with a load that the sink has not committed."""
+        with self.machine.ledger.transaction() as transaction:
+            row = transaction.lock_stream(STREAM, Lock.UPDATE)
+            assert row is not None
+            assert row.landed_batch is not None
+            number = BatchNumber(row.landed_batch + 1)
+            planned = transaction.read_batch(STREAM, number)
+            assert planned is not None
+            ids = {key.origin: self.machine.topic.id_of(key.origin) for key in planned.ranges}
+            transaction.advance_positions(STREAM, planned.ranges, ids)
+            transaction.write_batch(STREAM, replace(planned, status=BatchStatus.DECIDED))
+            load = Committable(f"label-{number}", "71", 10, planned.ranges)
+            transaction.write_decided(STREAM, DecidedBatch(number, (load,)))
+            transaction.update_stream(replace(row, landed_batch=number))
 
     def replace_driver(self) -> None:
         """Let the driver that is asked to end do so."""

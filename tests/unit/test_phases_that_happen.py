@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.api.phases import TRANSITIONS, TransitionReason
 from exactlyonce.api.status import Phase
 from exactlyonce.cli.run import start_over
@@ -24,6 +25,7 @@ from exactlyonce.ledger.rows import Owner
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile import phase_check
 from exactlyonce.reconcile.loop import Wanted
+from tests.resource_documents import DORIS
 from tests.unit.life_in_memory import BAD_IMAGE, GOOD_IMAGE, Life, updated
 from tests.unit.passes import Died, Machine
 
@@ -31,30 +33,35 @@ Seen = tuple[Phase, Phase, TransitionReason | None]
 
 STEPS, RARELY = 30, 3
 SEEDS = (
-    8,
-    22,
-    61,
-    168,
-    309,
-    344,
-    377,
-    417,
-    418,
-    445,
-    470,
-    479,
-    487,
-    531,
-    541,
-    581,
-    615,
-    628,
-    637,
-    646,
-    729,
-    750,
-    760,
-    793,
+    4,
+    33,
+    39,
+    41,
+    49,
+    65,
+    69,
+    90,
+    100,
+    102,
+    120,
+    137,
+    176,
+    191,
+    204,
+    251,
+    272,
+    286,
+    392,
+    439,
+    440,
+    442,
+    444,
+    493,
+    526,
+    568,
+    591,
+    737,
+    757,
 )
 """Of walks that meet every transition that is not rare; `python -m tests.unit.test_phases_that_happen 800` searches again."""
 CRASHED = Ended("reaped", None, "It crashed.")
@@ -67,6 +74,8 @@ class Walk:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.life = updated() if self.random.random() < 0.4 else Life()
+        if self.random.random() < 0.3:
+            self.life = Life(**{"spec.sink": {"doris": DORIS}})
         self.machine = self.life.machine
         self.machine.in_pod = self.random.random() < 0.3
 
@@ -106,6 +115,34 @@ class Walk:
         """The driver is on its way, runs or hangs."""
         runs = Running("in memory")
         self.driver(self.random.choice([runs, runs, replace(runs, started=False), replace(runs, hangs="it hangs")]))
+
+    def decides(self) -> None:
+        """The driver decides a batch, and has not landed it."""
+        if self.life.driver_is_there() and self.begins():
+            self.life.decide_batch()
+
+    def leaves_a_decision(self) -> None:
+        """A driver into Doris dies over a decided batch, and the stream is perhaps suspended; one without a query ends well."""
+        self.decides()
+        self.driver(CRASHED)
+        if self.random.random() < 0.5:
+            self.rests()
+        for _ in range(3):
+            self.one_pass()
+        orders = self.life.pods.orders.get(self.attempt)
+        if orders is not None and orders.task is DriverTask.FINISH_ONLY:
+            self.driver(Ended("reaped", LastMessage(Ending.FINISHED, "It has landed."), "it ended"))
+
+    def begins(self) -> bool:
+        """Whether the driver of the latest attempt begins a batch."""
+        row = self.machine.ledger.view("shop/orders")
+        orders = self.life.pods.orders.get(self.attempt)
+        if orders is None or row is None or row.decided is not None or row.stream.checkpoint_path is None:
+            return False
+        if orders.task is DriverTask.FINISH_ONLY or (row.stream.epoch, row.stream.claim) != (self.attempt, None):
+            return False
+        self.life.begin_batch(self.attempt)
+        return True
 
     def speaks(self) -> None:
         """The reconciliation in the pod has ended."""
@@ -184,16 +221,7 @@ class Walk:
 
     def runs_spark(self) -> None:
         """The driver plans a batch, so that what it was made of has run."""
-        row = self.machine.ledger.view("shop/orders")
-        started = self.attempt in self.life.pods.orders
-        if (
-            started
-            and row is not None
-            and row.stream.epoch == self.attempt
-            and row.stream.claim is None
-            and row.stream.checkpoint_path
-        ):
-            self.life.begin_batch(self.attempt)
+        self.begins()
 
     def waits(self) -> None:
         self.machine.now += timedelta(hours=2)
@@ -202,6 +230,7 @@ class Walk:
 _WORDS = [PodVerdict(outcome, "It says so.") for outcome in Outcome if outcome is not Outcome.LAUNCHES]
 EVENTS: list[Callable[[Walk], None]] = [
     Walk.ends, Walk.ends, Walk.lives, Walk.lives, Walk.speaks, Walk.rests, Walk.changes, Walk.changes,
+    Walk.leaves_a_decision, Walk.leaves_a_decision,
     Walk.breaks, Walk.source, Walk.recreates, Walk.cannot_start, Walk.answers_not, Walk.mends, Walk.mends,
     Walk.is_unusable, Walk.loses_status, Walk.loses_traces, Walk.runs_spark, Walk.waits, Walk.waits, Walk.waits,
 ]  # fmt: skip
@@ -219,6 +248,17 @@ def local_runs() -> None:
                 machine.end(Epoch(machine.statuses.status.attempt), ending)
             machine.run_pass(Wanted.REST if ending is None else Wanted.RUN)
             machine.now += timedelta(hours=2)
+
+
+def pod_runs() -> None:
+    """Let the reconciliation in a pod end before it has decided anything."""
+    for word in _WORDS:
+        life = Life()
+        life.machine.in_pod = True
+        life.run_pass()
+        state = Gone("no start", pod=DriverPod("orders-1", None, word=word))
+        life.pods.states[Epoch(life.status.attempt)] = state
+        life.run_pass()
 
 
 @contextmanager
@@ -243,6 +283,7 @@ def test_the_table_has_every_transition_that_happens_and_marks_those_that_hardly
         for seed in SEEDS:
             Walk(seed).run()
         local_runs()
+        pod_runs()
     assert sorted(map(str, seen - table)) == [], "each write of these is told as a defect"
     assert sorted(map(str, table - rare - seen)) == [], (
         "nothing produces these: take them out, mark them, or search again"

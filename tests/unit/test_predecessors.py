@@ -10,8 +10,8 @@ from exactlyonce.ledger.fence import claim_epoch, release
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import DatabaseIdentity, StreamRow
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.reconcile.launching import predecessor_of
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+from exactlyonce.reconcile.predecessor import predecessor_of
 from tests.unit.passes import FIRST, ME, STREAM, Drivers, started
 
 WRITER = StreamRow(STREAM, "t", ME, DatabaseIdentity("1", 1), Epoch(4), "ticket", writer=Epoch(3))
@@ -54,12 +54,12 @@ def test_a_predecessor_is_dead_by_proof_only(
     assert predecessor_of(row, StreamStatus(driver=driver), drivers) == predecessor
 
 
-def test_a_predecessor_that_said_that_it_has_stopped_is_dead_by_its_own_word() -> None:
+def test_a_predecessor_of_which_the_ledger_says_that_it_has_stopped_is_dead() -> None:
     machine = started()
     permit, _ = claim_epoch(machine.ledger, STREAM, FIRST, "claim 1", machine.drivers.ticket(FIRST))
     release(machine.ledger, permit)
     with machine.ledger.transaction() as transaction:
         row = transaction.lock_stream(STREAM, Lock.SHARE)
     assert predecessor_of(row, StreamStatus(), machine.drivers) == ProvenDead(
-        "the driver of attempt 1 said that it has stopped"
+        "the ledger says that the driver of attempt 1 has stopped"
     )

@@ -48,6 +48,7 @@ class TransitionReason(StrEnum):
     DRAIN_REQUESTED = "DrainRequested"
     DRIVER_DRAINED = "DriverDrained"
     DRIVER_COMPLETED = "DriverCompleted"
+    DRIVER_FINISHED = "DriverFinished"
     DRIVER_FAILED = "DriverFailed"
     NO_ANSWER = "NoAnswer"
     REFUSED = "Refused"
@@ -161,10 +162,17 @@ TRANSITIONS = (
     ),
     _transition(
         _ACTIVE,
+        PENDING,
+        _R.DRIVER_FINISHED,
+        "A driver without a query has finished what was decided, and the stream is decided again.",
+        rare=(BACKING_OFF, SUSPENDED, RECONCILING, RUNNING, DRAINING),
+    ),
+    _transition(
+        _ACTIVE,
         COMPLETED,
         _R.DRIVER_COMPLETED,
         "Everything that the source held when the driver started has landed.",
-        rare=(PENDING, BACKING_OFF, SUSPENDED, RECONCILING),
+        rare=(PENDING, BACKING_OFF, SUSPENDED, RECONCILING, LAUNCHING),
     ),
     _transition(
         _ACTIVE,

@@ -6,11 +6,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
+from exactlyonce.api.attempt_status import BadUpdate, DriverTask, GoodAttempt, StatusModel
 from exactlyonce.schema.constraints import Unique
-from exactlyonce.schema.model import Model
 
 
 class Phase(StrEnum):
@@ -25,12 +24,6 @@ class Phase(StrEnum):
     HALTED = "Halted"
     SUSPENDED = "Suspended"
     COMPLETED = "Completed"
-
-
-class StatusModel(Model):
-    """A part of the status; a field that it does not know is passed over."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 
 
 class VerdictStatus(StatusModel):
@@ -52,6 +45,11 @@ class DriverStatus(StatusModel):
     """The latest driver."""
 
     attempt: int = Field(description="Its attempt.")
+    task: DriverTask = Field(
+        DriverTask.RUN_QUERY,
+        description="What it was started to do. FinishOnly: it commits what earlier drivers have decided, or shows what they "
+        "have landed, and runs no query.",
+    )
     landed_at_start: int | None = Field(None, description="The landed batch when it was started.")
     plan: str | None = Field(
         None, description="A hash of what it was built from; if it changes, the driver is replaced."
@@ -65,7 +63,17 @@ class DriverStatus(StatusModel):
         None,
         description="The error that it ended with, as a CamelCase code such as FilesGone; unset if it named none.",
     )
+    finish_first: bool = Field(
+        False,
+        description="Whether a driver without a query follows it, before the stream is decided again: what is decided in the "
+        "ledger is finished first.",
+    )
     proof: str | None = Field(None, description="The proof that it has ended; unset until it is proven.")
+    writer_proof: str | None = Field(
+        None,
+        description="With FinishOnly, the proof that the driver which last wrote the checkpoint has ended; unset until that is "
+        "proven.",
+    )
     message: str | None = Field(None, description="The last message of the driver.")
     pod_name: str | None = Field(None, description="Its pod.")
     image: str | None = Field(None, description="The image that it runs.")
@@ -116,37 +124,6 @@ class PoisonBatch(StatusModel):
         "the whole batch is quarantined.",
     )
     since: datetime = Field(description="When it had failed too often.")
-
-
-class GoodAttempt(StatusModel):
-    """The latest attempt whose driver is known to have run Spark."""
-
-    attempt: int = Field(description="The attempt; the ConfigMap that holds its spec is kept.")
-    plan: str = Field(description="A hash of what its driver was built from.")
-    image: str | None = Field(None, description="The image of its driver.")
-
-
-class BadUpdate(StatusModel):
-    """A changed resource, or a new default image, whose drivers ended before Spark was up."""
-
-    plan: str = Field(description="A hash of what those drivers were built from.")
-    image: str | None = Field(None, description="The image of those drivers.")
-    attempt: int | None = Field(
-        None,
-        description="The latest such attempt; unset where the API server refused the pod, so that no pod was made.",
-    )
-    at: datetime = Field(description="When the latest of them was counted.")
-    failures: int = Field(description="The number of consecutive failures.")
-    tries: int = Field(description="The number of failures after which the stream is rolled back.")
-    reason: str = Field("", description="How the latest of them ended, as a CamelCase code.")
-    message: str = Field("", description="How the latest of them ended, in one sentence.")
-    rolled_back: bool = Field(
-        False,
-        description="Whether the spec and the image of `lastGood` are in force until the resource is changed.",
-    )
-    not_rolled_back_message: str | None = Field(
-        None, description="Why the stream is not rolled back, although enough drivers have failed."
-    )
 
 
 class CheckpointStatus(StatusModel):

@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from exactlyonce.api.attempt_status import StatusModel
 from exactlyonce.api.conditions import READY, RECONCILING, STALLED
-from exactlyonce.api.status import Condition, ConditionStatus, StatusModel
+from exactlyonce.api.status import Condition, ConditionStatus
 from exactlyonce.schema.constraints import Unique
 
 _MESSAGE_MAX_LENGTH = 32_768

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import click
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.cli.local_stream import LocalStream
 from exactlyonce.launch.port import Running
 from exactlyonce.positions.ranges import Epoch, offset_text
 from exactlyonce.reconcile.batch_limit import records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
-from exactlyonce.reconcile.launching import predecessor_of
+from exactlyonce.reconcile.finish_first import finished_by
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
+from exactlyonce.reconcile.predecessor import predecessor_of
 from exactlyonce.reconcile.progress import known_of
-from exactlyonce.reconcile.verdicts import Decision, SeedAndPublish, Verdict, batch_of, kind_of, reason_of
+from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict, batch_of, kind_of, reason_of
 
 EXIT_LAUNCHES, EXIT_HALTS = 0, 2
 
@@ -60,6 +62,7 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
         predecessor = predecessor_of(row, status, opened.launcher)
     limit = still_needed(status.batch_limit, view, opened.stream.spec.recovery)
     request = request_of(opened.stream, opened.owner, records_of(limit), too_large_of(limit))
+    request = replace(request, finished_by=finished_by(status))
     return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone, known_of(status)))
 
 
@@ -104,6 +107,8 @@ def as_data(stream_id: str, decision: Decision, running: Epoch | None) -> dict[s
 
 
 def _told(action: object, position_text: Callable[[int], str]) -> str:
+    if action == Launch(DriverTask.FINISH_ONLY):
+        return "start a driver without a query, which finishes what is left; then decide again"
     if isinstance(action, SeedAndPublish) and action.state_of is not None:
         return (
             f"make {action.generation.folder} of what {action.state_of.folder} retains of batch {action.seed_batch} at "

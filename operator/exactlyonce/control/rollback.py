@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from exactlyonce.api.attempt_status import BadUpdate, GoodAttempt
 from exactlyonce.api.conditions import ROLLED_BACK, rolled_back_words
 from exactlyonce.api.field_classes import HOW_DRIVERS_RUN, OPERATORS_OWN, copy_field
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import ResourceInvalid, Stream, parse_stream
-from exactlyonce.api.status import BadUpdate, ConsecutiveFailures, GoodAttempt, Phase, StreamStatus
+from exactlyonce.api.status import ConsecutiveFailures, Phase, StreamStatus
 from exactlyonce.control.resource_hashes import driver_plan
 from exactlyonce.control.resource_status import ResourceStatus
 from exactlyonce.launch.pod_endings import Reason

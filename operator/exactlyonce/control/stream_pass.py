@@ -16,6 +16,7 @@ from exactlyonce.control.cluster import Cluster, ResourceNotAccepted
 from exactlyonce.control.deletion import FINALIZER
 from exactlyonce.control.incomplete import Lack, StreamIncomplete
 from exactlyonce.control.invalid_spec import watch_driver
+from exactlyonce.control.last_finish import LastFinish
 from exactlyonce.control.lease import NotLeading, require_lease
 from exactlyonce.control.next_pass import AT_REST, WATCH_SECONDS, Next, next_pass, wanted_of
 from exactlyonce.control.observer import Observer
@@ -44,8 +45,8 @@ _NOT_LEADING_SECONDS = 2.0
 _MISSING_SECONDS = 15.0
 _SETTLED = (Phase.HALTED, Phase.COMPLETED, Phase.SUSPENDED)
 _EXPECTED = {
-    "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch", "FinishCommit",
-    "OffsetsReset", "Draining", "Drained", "Completed", "Fenced",
+    "FirstStart", "Resume", "ReplayBatch", "ReplanBatch", "SkipLanded", "FinishBatch", "FinishCommit", "FinishFirst",
+    "OffsetsReset", "Draining", "Drained", "Completed", "Finished", "Fenced",
 }  # fmt: skip
 """What happens in the life of a stream that needs nobody; every other event is a warning."""
 
@@ -104,9 +105,7 @@ class StreamPasses:
     def _pass(self, key: Key, document: dict[str, Any]) -> Next:
         metadata = document["metadata"]
         deleting = "deletionTimestamp" in metadata
-        if deleting:
-            return Next(self.leaving.deletion(document), "deleting")
-        if FINALIZER not in metadata.get("finalizers", []):
+        if not deleting and FINALIZER not in metadata.get("finalizers", []):
             require_lease(self.writing.may_act)
             document = self.cluster.put_finalizers(document, [*metadata.get("finalizers", []), FINALIZER])
             reached("pass.finalizer-set", metadata["namespace"], metadata["name"])
@@ -115,6 +114,9 @@ class StreamPasses:
             self.observer.written(key, before, after)
 
         statuses = ResourceStatus(self.cluster, document, self.writing.rendered, self.writing.may_act, written)
+        if deleting:
+            again = LastFinish(self.making).run(document, statuses, self._reporter(statuses))
+            return Next(self.leaving.deletion(statuses.document) if again is None else again, "deleting")
         try:
             stream = self.making.parse(document)
         except ResourceInvalid as problem:

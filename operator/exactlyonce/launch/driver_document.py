@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.launch.port import Orders, Quarantine, ShrunkLimit
 
 POD_IP = "EXACTLYONCE_POD_IP"
@@ -124,7 +125,8 @@ class DriverDocument:
 
     `ticket` is what the raise of the attempt's epoch drew; it is empty until the document is `ordered`. `checkpoint_path` is
     what the attempt's decision chose; None where that is left to the pod.
-    `limit` is there while a batch was too large, `quarantine` until a batch that failed too often was passed over.
+    `limit` is there while a batch was too large, `quarantine` until a batch that failed too often was passed over. `task` is
+    what the driver does; for `writer_is_dead` see `Orders`.
     """
 
     stream_id: str
@@ -136,6 +138,8 @@ class DriverDocument:
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
     checkpoint_path: str | None = None
+    task: DriverTask = DriverTask.RUN_QUERY
+    writer_is_dead: bool = False
 
     def ordered(self, orders: Orders) -> DriverDocument:
         """Return the document with an attempt's orders in it."""
@@ -145,6 +149,8 @@ class DriverDocument:
             limit=orders.limit,
             quarantine=orders.quarantine,
             checkpoint_path=orders.checkpoint_path,
+            task=orders.task,
+            writer_is_dead=orders.writer_is_dead,
         )
 
     def render(self) -> str:
@@ -155,6 +161,7 @@ class DriverDocument:
             "master": self.master,
             "sparkConf": self.spark_conf,
             "ticket": self.ticket,
+            "task": self.task,
         }
         if self.limit is not None:
             document["batchLimit"] = {"records": self.limit.records, "until": self.limit.until}
@@ -162,6 +169,8 @@ class DriverDocument:
             document["quarantine"] = asdict(self.quarantine)
         if self.checkpoint_path is not None:
             document["checkpointPath"] = self.checkpoint_path
+        if self.writer_is_dead:
+            document["writerIsDead"] = True
         if self.kubernetes is not None:
             document["kubernetes"] = self.kubernetes.document()
         return json.dumps(document, indent=2)
@@ -187,4 +196,6 @@ class DriverDocument:
             None if limit is None else ShrunkLimit(**limit),
             None if quarantine is None else Quarantine(**quarantine),
             document.get("checkpointPath"),
+            DriverTask(document.get("task", DriverTask.RUN_QUERY)),
+            document.get("writerIsDead") is True,
         )

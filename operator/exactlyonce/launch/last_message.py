@@ -18,6 +18,8 @@ class Ending(StrEnum):
     """It was asked to end and did so after the current batch."""
     COMPLETED = "Completed"
     """`trigger: availableNow` has landed what there was."""
+    FINISHED = "Finished"
+    """It ran no query: what earlier drivers had decided is committed, and what they had landed is shown."""
     FENCED = "Fenced"
     """It may not land any more: a successor was started."""
     BATCH_FAILED = "BatchFailed"

@@ -154,7 +154,7 @@ def _ended(pod: Manifest, terminated: Manifest) -> Ended:
     words = parse_last_message(message) or parse_cut_message(message)
     reason, told = _why(pod, terminated, words)
     why = sentence(told)
-    if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FENCED):
+    if words is not None and words.ending in (Ending.DRAINED, Ending.COMPLETED, Ending.FINISHED, Ending.FENCED):
         return Ended(proof, words, why)
     if words is not None and reason is Reason.OUT_OF_MEMORY:
         words = replace(words, message=f"{why} It said: {words.message}")

@@ -19,6 +19,8 @@ class Outcome(StrEnum):
 
     LAUNCHES = "Launches"
     """The driver's container starts."""
+    FINISHES = "Finishes"
+    """Nothing was done, and the driver's container does not start: one without a query is started by the operator first."""
     HALTS = "Halts"
     """The verdict halts the stream."""
     REFUSED = "Refused"
@@ -35,6 +37,7 @@ EXIT_STATUS = {
     Outcome.OVERTAKEN: 3,
     Outcome.UNREACHABLE: 4,
     Outcome.REFUSED: 5,
+    Outcome.FINISHES: 6,
 }
 """Of the init container: the driver's starts after 0 only."""
 

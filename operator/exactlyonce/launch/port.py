@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.errors import Refused
 from exactlyonce.launch.last_message import LastMessage
 from exactlyonce.launch.pod_verdict import PodVerdict
@@ -109,7 +110,8 @@ class Orders:
     `ticket` is what the raise of its epoch drew: the driver claims with it (docs/adr/0004). `checkpoint_path` is the checkpoint
     that was decided on, which the ledger has to name still. With a `brief`, reconciliation runs where the driver will, before
     it, decides on a checkpoint by itself, and lets the driver start or not. `limit` is there while a batch was too large,
-    `quarantine` until a batch that failed too often was passed over.
+    `quarantine` until a batch that failed too often was passed over. `writer_is_dead`: the driver that last wrote the published
+    checkpoint is known to have ended, which a driver that only finishes may record.
     """
 
     ticket: str
@@ -117,6 +119,8 @@ class Orders:
     limit: ShrunkLimit | None = None
     quarantine: Quarantine | None = None
     checkpoint_path: str | None = None
+    task: DriverTask = DriverTask.RUN_QUERY
+    writer_is_dead: bool = False
 
 
 NO_ORDERS = Orders(ticket="")

@@ -84,6 +84,8 @@ def claim_epoch(
     ticket: str,
     checkpoint_path: str | None = None,
     sink: str | None = None,
+    *,
+    writes: bool = True,
 ) -> tuple[Permit, StreamRow]:
     """Take `epoch` for the process that made the random token `claim`, and return its permit and the stream's row.
 
@@ -91,14 +93,14 @@ def claim_epoch(
 
     `ticket` is the one of the raise that started the process. `checkpoint_path` is the checkpoint that was decided on: a
     failover between the publication of a generation and the claim brings the former one back, which nobody has decided to
-    continue. `sink` is what the process lands into, where replays land into it, too: one of another sink lands nothing from
-    here on.
+    continue. `sink` is what the process lands into, where replays may be asked for: one that was asked for with another sink is
+    refused. A process that never `writes` the checkpoint leaves it to the one that the row names, which may still live.
 
     Raises:
         Fenced: if the stream has no row, another epoch, ticket or claim, or not the checkpoint that was decided on.
         CommitOutcomeUnknown: if the outcome stayed unknown.
     """
-    return _claim_once(ledger, stream_id, epoch, claim, ticket, checkpoint_path, sink)
+    return _claim_once(ledger, stream_id, epoch, claim, ticket, checkpoint_path, sink, writes=writes)
 
 
 @rerun_after_lost_race
@@ -110,6 +112,8 @@ def _claim_once(
     ticket: str,
     decided: str | None,
     sink: str | None,
+    *,
+    writes: bool,
 ) -> tuple[Permit, StreamRow]:
     with ledger.transaction() as transaction:
         row = transaction.lock_stream(stream_id, Lock.UPDATE)
@@ -127,7 +131,9 @@ def _claim_once(
                 f"Epoch {epoch} of {stream_id} was started for the checkpoint {decided}, and the ledger names "
                 f"{row.checkpoint_path}, as after a failover that lost what was published."
             )
-        claimed = replace(row, claim=claim, writer=epoch, writer_released=False)
+        claimed = replace(row, claim=claim)
+        if writes:
+            claimed = replace(claimed, writer=epoch, writer_released=False)
         transaction.update_stream(claimed)
         if sink is not None:
             transaction.write_sink(stream_id, epoch, sink)
@@ -178,7 +184,9 @@ def fence(transaction: LedgerTransaction, permit: Permit, lock: Lock) -> StreamR
 
 @rerun_after_lost_race
 def release(ledger: Ledger, permit: Permit) -> None:
-    """Record that this process has stopped and will write nothing any more, to its checkpoint either.
+    """Record that the checkpoint's writer has stopped and writes nothing any more, and that all it has landed is shown.
+
+    A process says it of itself; or, once it has shown what the writer has landed, of a writer that is known to have ended.
 
     Raises:
         Fenced: if it may not land any more; then there is nothing to release.

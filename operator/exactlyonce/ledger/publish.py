@@ -123,7 +123,8 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
                 generation=publication.generation,
                 checkpoint_path=publication.path,
                 writer=None,
-                writer_released=False,
+                # Whether all that has landed is shown stays as it was: a new generation shows nothing.
+                writer_released=row.writer_released or row.landed_batch is None,
                 loads=loads,
             )
         )

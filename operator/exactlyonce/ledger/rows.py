@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from typing import ClassVar
 from exactlyonce.bounded_json import parse_json
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.known_loads import NO_LOADS, KnownLoads
+from exactlyonce.ledger.life import life_of
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges
 from exactlyonce.positions.selection import Selection
@@ -46,9 +46,10 @@ class StreamRow:
 
     `ticket` is a random text of the raise of this epoch, which only a driver that it started has: epochs start over where a
     stream is forgotten and recreated. `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of
-    the process that last claimed the right to write the published checkpoint, whatever epoch it is now, and `writer_released`
-    says that this process has since ended by its own word. `landed_batch`, `generation` and `checkpoint_path` are None until
-    the first generation is published. `stateful`: a batch of a stateful query has landed. `loads`: of a sink of two phases.
+    the process that last claimed the right to write the published checkpoint, whatever epoch it is now; `writer_released` says
+    that the latest such process has ended, with all that it had landed shown. `landed_batch`, `generation` and `checkpoint_path`
+    are None until the first generation is published. `stateful`: a batch of a stateful query has landed. `loads`: of a sink of
+    two phases.
     """
 
     stream_id: str
@@ -74,11 +75,6 @@ class StreamRow:
     def raised_to(self, epoch: Epoch, ticket: str) -> StreamRow:
         """Return the row after a raise: the new epoch, claimed by no one; who wrote the checkpoint stays known."""
         return replace(self, epoch=epoch, ticket=ticket, claim=None)
-
-
-def life_of(token: str) -> str:
-    """Return what others may know of a stream's token."""
-    return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
 class BatchStatus(StrEnum):

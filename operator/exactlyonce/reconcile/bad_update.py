@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import assert_never
 
+from exactlyonce.api.attempt_status import BadUpdate, GoodAttempt
 from exactlyonce.api.recovery import OnBadUpdate, Recovery
-from exactlyonce.api.status import BadUpdate, DriverStatus, GoodAttempt, StreamStatus
+from exactlyonce.api.status import DriverStatus, StreamStatus
 from exactlyonce.launch.last_message import Ending
 from exactlyonce.launch.pod_endings import Reason
 from exactlyonce.launch.port import Ended, Gone, ManifestRefused, NotCreated

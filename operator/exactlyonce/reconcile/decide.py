@@ -1,7 +1,8 @@
 """The decision: from one observation to one verdict and an ordered list of actions. Performs no I/O.
 
 Read `REFUSALS_AND_STARTS` and `CONTINUATIONS` first: they are the table of verdicts of docs/verdicts.md, in the order in which
-the verdicts are looked for. The first check that has a decision makes it.
+the verdicts are looked for. The first check that has a decision makes it. A decision that starts no query, or starts over, is
+put off while something is decided that a driver without a query can finish (`finish_first`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from exactlyonce.reconcile.behind_sink import (
 from exactlyonce.reconcile.case import Case
 from exactlyonce.reconcile.compare import LogVerdict
 from exactlyonce.reconcile.decided import answered, decided_evidence
+from exactlyonce.reconcile.finish_first import with_what_is_decided_first
 from exactlyonce.reconcile.first_start import first_start
 from exactlyonce.reconcile.kept_state import keeps_state, unless_state_is_lost
 from exactlyonce.reconcile.known_checks import telling_that_it_went_back, went_back
@@ -186,6 +188,10 @@ CONTINUATIONS: tuple[Check, ...] = (
 def decide(seen: Observation) -> Decision:
     """Return what to do before the next driver starts."""
     case = Case(seen)
+    return with_what_is_decided_first(case, _decided(case))
+
+
+def _decided(case: Case) -> Decision:
     refused_or_started = _first(REFUSALS_AND_STARTS, case)
     if refused_or_started is not None:
         return refused_or_started

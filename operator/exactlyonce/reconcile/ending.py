@@ -16,6 +16,8 @@ from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce.reconcile.at_rest import AtRest
 from exactlyonce.reconcile.bad_update import after_end
 from exactlyonce.reconcile.batch_limit import AsItIs, after_too_large, still_needed
+from exactlyonce.reconcile.finish_first import finishes, has_finished, was_tried
+from exactlyonce.reconcile.finishing import NO_QUERY_NOW, Finishing
 from exactlyonce.reconcile.pass_context import (
     Halted,
     PassResult,
@@ -56,9 +58,10 @@ class Endings(PassOperations):
         if ending.pod is not None and ending.pod.word is not None and ending.pod.word.outcome is not Outcome.LAUNCHES:
             return self._by_word(status, version, ending.pod, ending.pod.word)
         context = self.context
-        driver = DriverStatus(attempt=status.attempt)
-        if status.driver is not None and status.driver.attempt == status.attempt:
-            driver = status.driver
+        known = status.driver is not None and status.driver.attempt == status.attempt
+        driver = status.driver if known and status.driver is not None else DriverStatus(attempt=status.attempt)
+        if finishes(driver) or (not known and has_finished(ending)):
+            return Finishing(self.stream, context).record(status, version, ending, driver)
         landed_at_start = driver.landed_at_start
         answer = self._ledger_after(ending, wanted)
         shown = self.landed_shown(answer, status, is_last=True)
@@ -87,9 +90,9 @@ class Endings(PassOperations):
         ended = {"ended": kind, "case": case, "proof": proof, "message": told, "idle_message": None}
         goes_on = wanted is Wanted.RUN and (context.place.asks_again or is_replaced(status, plan))
         driver = with_pod(driver, ending.pod).model_copy(update=ended)
-        known: dict[str, object] = {"progress": progress_of(view, status.progress), "landed_shown": shown}
-        known |= {"batch_limit": limit, "poison_batch": poison}
-        status = status.model_copy(update={**known, **after_end(status, driver, ending, view, context.timing.now())})
+        shows: dict[str, object] = {"progress": progress_of(view, status.progress), "landed_shown": shown}
+        shows |= {"batch_limit": limit, "poison_batch": poison}
+        status = status.model_copy(update={**shows, **after_end(status, driver, ending, view, context.timing.now())})
         if isinstance(smaller, BatchLimit) and isinstance(step, Restart | HaltStream):
             step, told = (
                 with_another_batch(status.consecutive_failures, context.timing.now()),
@@ -99,8 +102,9 @@ class Endings(PassOperations):
             context.reporter.report("BatchShrunk", smaller.message)
         elif isinstance(step, HaltStream) and step.poison is not None:
             status, step, told = self._poisoned(status, step, step.poison, view, told)
+        is_decided = view is not None and view.decided is not None
         match step:
-            case Finished(completed=False) if goes_on:
+            case Finished(completed=False) if goes_on or is_decided:
                 # Never Suspended, which would be Ready: what the resource asks for is not yet so.
                 self.write(
                     status,
@@ -121,17 +125,32 @@ class Endings(PassOperations):
                     status, version, reason, phase=phase, message=told, consecutive_failures=none, **changes
                 )
                 return AtRest(self.stream, context).rest(status, version, completed=completed)
-            case HaltStream(message=message, consecutive_failures=failures):
-                changes = {"message": message, "driver": driver, "consecutive_failures": failures}
-                self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.HALTED, **changes)
-                context.reporter.report("Halted", message)
-                return Halted(message)
+            case HaltStream():
+                return self._halt(status, version, step, driver, view)
             case Restart(at=at, consecutive_failures=failures):
                 changes = {"message": told, "driver": driver, "consecutive_failures": failures}
                 self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.BACKING_OFF, **changes)
                 return Waiting(at, told)
             case _:
                 assert_never(step)
+
+    def _halt(
+        self, status: StreamStatus, version: str, halt: HaltStream, driver: DriverStatus, view: LedgerView | None
+    ) -> PassResult:
+        """Halt the stream; where something is decided, once a driver without a query has finished that.
+
+        Then another driver with this query ends as this one did, and nothing is decided any more.
+        """
+        failed, failures = TransitionReason.DRIVER_FAILED, halt.consecutive_failures
+        changes: dict[str, object] = {"consecutive_failures": failures}
+        if self._finishes_first(status, view, driver.case):
+            changes |= {"message": driver.message, "driver": driver.model_copy(update={"finish_first": True})}
+            self.write(status, version, failed, phase=Phase.BACKING_OFF, **changes)
+            return Waiting(self.context.timing.now(), halt.message)
+        changes |= {"message": halt.message, "driver": driver}
+        self.write(status, version, failed, phase=Phase.HALTED, **changes)
+        self.context.reporter.report("Halted", halt.message)
+        return Halted(halt.message)
 
     def _poisoned(
         self, status: StreamStatus, halt: HaltStream, batch: BatchNumber, view: LedgerView | None, told: str
@@ -169,13 +188,21 @@ class Endings(PassOperations):
         """The reconciliation in the pod did not let the driver start: do as for the operator's own."""
         context, driver = self.context, status.driver or DriverStatus(attempt=status.attempt)
         driver = with_pod(driver, pod).model_copy(update={"ended": str(word.outcome), "message": word.message})
-        match word.outcome:
+        outcome = word.outcome
+        if outcome in (Outcome.REFUSED, Outcome.UNREACHABLE) and self._finishes_first(status, self._glance(), None):
+            outcome = Outcome.FINISHES  # source or checkpoint cannot be looked at, and neither is needed for that
+        match outcome:
             case Outcome.HALTS | Outcome.REFUSED:
                 halts = TransitionReason.VERDICT_HALTS
                 self.write(status, version, halts, phase=Phase.HALTED, message=word.message, driver=driver)
                 if word.outcome is Outcome.REFUSED:
                     context.reporter.report("Halted", word.message)
                 return Halted(word.message)
+            case Outcome.FINISHES:
+                finish = TransitionReason.NOT_RECONCILED
+                first = driver.model_copy(update={"finish_first": True})
+                self.write(status, version, finish, phase=Phase.BACKING_OFF, message=word.message, driver=first)
+                return Waiting(context.timing.now(), word.message)
             case Outcome.OVERTAKEN:
                 overtaken = TransitionReason.NOT_RECONCILED
                 self.write(status, version, overtaken, phase=Phase.BACKING_OFF, message=word.message, driver=driver)
@@ -192,7 +219,19 @@ class Endings(PassOperations):
                 context.reporter.report("BackingOff", word.message)
                 return Waiting(step.at, word.message)
             case _:
-                assert_never(word.outcome)
+                assert_never(outcome)
+
+    def _finishes_first(self, status: StreamStatus, view: LedgerView | None, case: str | None) -> bool:
+        """Whether a driver without a query follows one whose end would halt the stream; `case` is the error that it named."""
+        if view is None or view.decided is None or was_tried(case):
+            return False
+        return Finishing(self.stream, self.context).decided(status, view, NO_QUERY_NOW) is not None
+
+    def _glance(self) -> LedgerView | None:
+        try:
+            return self.context.stores.ledger.view(self.stream.stream_id)
+        except ExactlyOnceError:
+            return None
 
     def _ledger_after(self, ending: Ended | Gone, wanted: Wanted) -> LedgerView | ExactlyOnceError | None:
         """Return the ledger's view; without an answer a suspended stream stays so, and a drained driver has ended well."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from exactlyonce.api.resource import ADOPT, FRESH
 from exactlyonce.checkpoint.generation import MARKER, Marker
+from exactlyonce.ledger.life import adopted_token
 from exactlyonce.ledger.publish import Adoption
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.reconcile.observation import Observation, Request
@@ -64,7 +65,7 @@ def examine_identity(seen: Observation) -> Identity | Contradiction:
     fresh = request.fresh in tokens
     if not conflicts and not fresh:
         return Identity(_routine_actions(seen))
-    token = seen.new_token if row is not None else _token(seen)
+    token = seen.new_token if row is None or fresh else adopted_token(row.token, seen.new_token)
     actions: list[Action] = []
     if row is not None:
         actions.append(RecordIdentity(Adoption(request.owner, seen.database, token, starts_over=fresh)))

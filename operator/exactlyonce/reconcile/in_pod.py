@@ -34,7 +34,7 @@ class Brief:
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
     of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which, `poison`
-    the batch that the driver quarantines, by its failing records alone where it `bisects`.
+    the batch that the driver quarantines, by its failing records alone where it `bisects`. `finished_by` is as `Request` has it.
     """
 
     stream: Stream
@@ -47,6 +47,7 @@ class Brief:
     too_large: int | None = None
     poison: int | None = None
     bisects: bool = False
+    finished_by: int | None = None
 
     def render(self) -> str:
         """Return the brief as JSON."""
@@ -69,6 +70,7 @@ class Brief:
             "tooLarge": self.too_large,
             "poison": self.poison,
             "bisects": self.bisects,
+            "finishedBy": self.finished_by,
         }
         return json.dumps({key: value for key, value in brief.items() if value is not None}, indent=2)
 
@@ -93,6 +95,7 @@ class Brief:
             document.get("tooLarge"),
             document.get("poison"),
             document["bisects"],
+            document.get("finishedBy"),
         )
 
 
@@ -103,6 +106,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     """
     try:
         request = request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison)
+        request = replace(request, finished_by=brief.finished_by)
         seen = observe(
             stores,
             replace(request, bisects=brief.bisects),
@@ -113,7 +117,7 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
         )
         _require_epoch(seen, epoch, brief.ticket)
         decision = decide(seen)
-        for action in decision.actions:
+        for action in () if decision.finishes else decision.actions:
             act(stores, brief.stream.stream_id, epoch, action)
     except (EpochOvertaken, PositionsMoved) as problem:
         return PodVerdict(Outcome.OVERTAKEN, str(problem))
@@ -146,8 +150,9 @@ def _word(decision: Decision, seen: Observation, location: str) -> PodVerdict:
         if isinstance(action, SeedAndPublish):
             path, landed = action.generation.path(location), action.seed_batch
     generation = None if path is None else parse_generation(path.rsplit("/", 1)[-1])
+    outcome = Outcome.FINISHES if decision.finishes else Outcome.LAUNCHES
     return PodVerdict(
-        Outcome.HALTS if decision.halts else Outcome.LAUNCHES,
+        Outcome.HALTS if decision.halts else outcome,
         verdict.message,
         kind_of(verdict),
         batch_of(verdict),

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
-from exactlyonce.launch.port import Ended, Gone, Launcher, Orders
-from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.launch.port import Orders
+from exactlyonce.ledger.fence import Raised, raise_epoch
+from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.bad_update import after_proof
 from exactlyonce.reconcile.batch_limit import order_of, records_of, still_needed, too_large_of
 from exactlyonce.reconcile.decide import decide
+from exactlyonce.reconcile.finish_first import finished_by
+from exactlyonce.reconcile.finishing import NO_QUERY_NOW, Finishing
 from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.known_checks import went_back
-from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.observe import new_token, observe, request_of
 from exactlyonce.reconcile.pass_context import (
     Halted,
@@ -27,6 +29,7 @@ from exactlyonce.reconcile.pass_context import (
     Watching,
 )
 from exactlyonce.reconcile.pass_operations import PassOperations
+from exactlyonce.reconcile.predecessor import predecessor_of
 from exactlyonce.reconcile.progress import known_of
 from exactlyonce.reconcile.quarantine import bisects, number_of, quarantine_of, still_to_be_quarantined
 from exactlyonce.reconcile.recorded import (
@@ -34,7 +37,6 @@ from exactlyonce.reconcile.recorded import (
     landed_after,
     life_after,
     newer_epoch,
-    verdict_of,
 )
 from exactlyonce.reconcile.verdicts import Decision, FirstStart, Launch
 
@@ -49,20 +51,9 @@ class Launching(PassOperations):
         context.attempts.rehearse()
         context.stores.ledger.prepare()
         before = context.stores.ledger.view(stream_id)
-        if before is not None:
-            row, request = before.stream, request_of(self.stream, context.place.owner)
-            is_gone = row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
-            foreign = before_the_raise(request, row, is_gone)
-            if foreign is not None:
-                return self._leave_to_its_owner(status, version, Decision(foreign))
-        proven = after_proof(status, before)
-        if proven:
-            # It was given up before Spark was up, and came up before it was fenced: its image and spec are not a bad update.
-            status, version = self.write(status, version, **proven)
-            return Waiting(
-                context.timing.now(),
-                f"Attempt {status.attempt} ran Spark after all; a later bad update is rolled back to its spec.",
-            )
+        instead = self._in_its_place(status, version, plan, before)
+        if instead is not None:
+            return instead
         known = Epoch(0) if before is None else before.stream.epoch
         # A lost status and a ledger that went back may both have forgotten an attempt whose last message is still there.
         attempt = Epoch(max(status.attempt, known, context.attempts.launcher.latest()) + 1)
@@ -81,23 +72,55 @@ class Launching(PassOperations):
         )
         self.reached("pass.attempt-recorded")
         ticket = new_token()
-        raised = raise_epoch(context.stores.ledger, self._new_stream(), attempt, ticket)
+        raised = raise_epoch(context.stores.ledger, self.new_stream(), attempt, ticket)
         self.reached("pass.epoch-raised")
         if context.place.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
         request = request_of(
             self.stream, context.place.owner, records_of(limit), too_large_of(limit), number_of(poison)
         )
-        seen = observe(
-            context.stores,
-            replace(request, bisects=bisects(poison)),
-            attempt,
-            predecessor_of(raised.before, status, context.attempts.launcher),
-            context.place.owner_is_gone,
-            known_of(status),
-        )
+        request = replace(request, bisects=bisects(poison), finished_by=finished_by(status))
+        predecessor = predecessor_of(raised.before, status, context.attempts.launcher)
+        try:
+            seen = observe(context.stores, request, attempt, predecessor, context.place.owner_is_gone, known_of(status))
+        except ExactlyOnceError as problem:
+            return self._finish_all_the_same(status, version, plan, ticket, problem)
         decision = decide(seen)
         self.reached("pass.observed")
+        if decision.finishes:
+            return Finishing(self.stream, context).start(status, version, decision, seen.ledger, plan, ticket)
+        return self._carry_out(status, version, decision, seen, plan, ticket)
+
+    def _in_its_place(
+        self, status: StreamStatus, version: str, plan: str | None, before: LedgerView | None
+    ) -> PassResult | None:
+        """Do what comes in place of an attempt with a query; None where that is next. `before` is the ledger, unraised."""
+        context = self.context
+        if status.driver is not None and status.driver.finish_first:
+            first = Finishing(self.stream, context).first(status, version, plan, before, NO_QUERY_NOW)
+            if first is not None:
+                return first
+        if before is not None:
+            row, request = before.stream, request_of(self.stream, context.place.owner)
+            is_gone = row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
+            foreign = before_the_raise(request, row, is_gone)
+            if foreign is not None:
+                return self._leave_to_its_owner(status, version, Decision(foreign))
+        proven = after_proof(status, before)
+        if not proven:
+            return None
+        # It was given up before Spark was up, and came up before it was fenced: its image and spec are not a bad update.
+        status, version = self.write(status, version, **proven)
+        return Waiting(
+            context.timing.now(),
+            f"Attempt {status.attempt} ran Spark after all; a later bad update is rolled back to its spec.",
+        )
+
+    def _carry_out(
+        self, status: StreamStatus, version: str, decision: Decision, seen: Observation, plan: str | None, ticket: str
+    ) -> PassResult:
+        """Write down what was decided, act on it, and start the driver or halt the stream."""
+        context, stream_id, attempt = self.context, self.stream.stream_id, Epoch(status.attempt)
         gone_back = None if seen.ledger is None else went_back(seen, seen.ledger)
         if gone_back is not None:
             context.reporter.report("LedgerWentBack", f"Attempt {attempt}: {gone_back.words}.")
@@ -112,7 +135,7 @@ class Launching(PassOperations):
         # One write for both, unless an act that fails would leave the next pass without what is known of the driver before.
         at_once = not decision.halts and (status.driver is None or decision.actions == (Launch(),))
         told = driver if at_once else life if starts_over else {}
-        status, version = self._record_verdict(status, version, decision, attempt, told)
+        status, version = self.record_verdict(status, version, decision, attempt, told)
         self.reached("pass.verdict-recorded")
         for action in decision.actions:
             act(context.stores, stream_id, attempt, action)
@@ -133,10 +156,26 @@ class Launching(PassOperations):
         context.attempts.launcher.start(attempt, orders)
         return Watching(attempt)
 
+    def _finish_all_the_same(
+        self, status: StreamStatus, version: str, plan: str | None, ticket: str, problem: ExactlyOnceError
+    ) -> PassResult:
+        """Source or checkpoint cannot be looked at, so no query follows for now: what is decided is finished meanwhile.
+
+        Raises:
+            ExactlyOnceError: the problem, if nothing is decided.
+        """
+        finishing = Finishing(self.stream, self.context)
+        view = self.context.stores.ledger.view(self.stream.stream_id)
+        decision = None if view is None or view.decided is None else finishing.decided(status, view, str(problem))
+        if decision is None:
+            raise problem
+        self.context.reporter.note_problem(problem)
+        return finishing.start(status, version, decision, view, plan, ticket)
+
     def _leave_to_its_owner(self, status: StreamStatus, version: str, decision: Decision) -> PassResult:
         """Halt without a raise, which would fence the driver of whom the stream belongs to."""
         halted = {"phase": Phase.HALTED}
-        self._record_verdict(status, version, decision, Epoch(status.attempt), halted, TransitionReason.VERDICT_HALTS)
+        self.record_verdict(status, version, decision, Epoch(status.attempt), halted, TransitionReason.VERDICT_HALTS)
         return Halted(decision.verdict.message)
 
     def _launch_in_pod(
@@ -156,6 +195,7 @@ class Launching(PassOperations):
             too_large_of(status.batch_limit),
             number_of(status.poison_batch),
             bisects(status.poison_batch),
+            finished_by(status),
         )
         landed = None if row is None else row.landed_batch
         takes_over = self.stream.spec.source.spec.takes_over
@@ -166,41 +206,3 @@ class Launching(PassOperations):
         limit, quarantine = order_of(status.batch_limit), quarantine_of(status.poison_batch)
         context.attempts.launcher.start(attempt, Orders(ticket, brief.render(), limit, quarantine))
         return Watching(attempt)
-
-    def _new_stream(self) -> NewStream:
-        """What the stream's row says when the raise makes it; the token is this very pass's."""
-        context = self.context
-        return NewStream(
-            self.stream.stream_id, new_token(), context.place.owner, context.stores.ledger.database_identity()
-        )
-
-    def _record_verdict(
-        self,
-        status: StreamStatus,
-        version: str,
-        decision: Decision,
-        attempt: Epoch,
-        told: Mapping[str, object],
-        reason: TransitionReason = TransitionReason.VERDICT_RECORDED,
-    ) -> tuple[StreamStatus, str]:
-        verdict = verdict_of(decision, attempt, self.context.timing.now())
-        changes = {"phase": Phase.LAUNCHING, "message": verdict.message, "verdict": verdict, **told}
-        written = self.write(status, version, reason, **changes)
-        self.context.reporter.report(verdict.kind, f"Attempt {attempt}: {verdict.message}")
-        return written
-
-
-def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launcher) -> Predecessor:
-    """Return who last wrote the published checkpoint of a stream, and whether its death is proven."""
-    if row is None or row.writer is None:
-        return NoPredecessor()
-    if row.writer_released:
-        return ProvenDead(f"the driver of attempt {row.writer} said that it has stopped")
-    state = launcher.state_of(row.writer)
-    if isinstance(state, Ended):
-        return ProvenDead(state.proof)
-    known = status.driver
-    if known is not None and known.attempt == row.writer and known.proof is not None:
-        return ProvenDead(known.proof)
-    why = state.message if isinstance(state, Gone) else f"nothing proves that the driver of attempt {row.writer} ended"
-    return MayLive(why)

@@ -23,6 +23,8 @@ from exactlyonce.reconcile.at_rest import AtRest
 from exactlyonce.reconcile.bad_update import after_refusal, after_running, was_up
 from exactlyonce.reconcile.batch_limit import still_needed
 from exactlyonce.reconcile.ending import Endings
+from exactlyonce.reconcile.finish_first import finishes
+from exactlyonce.reconcile.finishing import Finishing
 from exactlyonce.reconcile.launching import Launching
 from exactlyonce.reconcile.pass_context import (
     Done,
@@ -63,7 +65,7 @@ class StreamLoop:
     def __init__(self, stream: Stream, context: PassContext) -> None:
         self._operations = PassOperations(stream, context)
         self._launching, self._endings = Launching(stream, context), Endings(stream, context)
-        self._resting = AtRest(stream, context)
+        self._resting, self._finishing = AtRest(stream, context), Finishing(stream, context)
         self._is_over = False
 
     @property
@@ -114,16 +116,23 @@ class StreamLoop:
             case _:
                 assert_never(state)
         if wanted is Wanted.REST:
-            if status.phase is not Phase.SUSPENDED:
-                at_rest = STANDINGS[Phase.SUSPENDED].message
-                status, version = self._operations.write(
-                    status, version, TransitionReason.AT_REST, phase=Phase.SUSPENDED, message=at_rest
-                )
-            return self._resting.rest(status, version, completed=False)
+            return self._rest(status, version, plan)
         retry_at = status.consecutive_failures.retry_at
         if retry_at is not None and retry_at > self._operations.context.timing.now():
             return Waiting(retry_at, status.message)
         return self._launching.launch(status, version, plan)
+
+    def _rest(self, status: StreamStatus, version: str, plan: str | None) -> PassResult:
+        """No driver runs and none is wanted; but one without a query is, while something is decided."""
+        finishing = self._finishing.at_rest(status, version, plan)
+        if finishing is not None:
+            return finishing
+        if status.phase is not Phase.SUSPENDED:
+            at_rest = STANDINGS[Phase.SUSPENDED].message
+            status, version = self._operations.write(
+                status, version, TransitionReason.AT_REST, phase=Phase.SUSPENDED, message=at_rest
+            )
+        return self._resting.rest(status, version, completed=False)
 
     def _watch(
         self, status: StreamStatus, version: str, state: Running, wanted: Wanted, plan: str | None
@@ -131,7 +140,8 @@ class StreamLoop:
         """A driver runs: let it, or drain it when the stream is to be suspended or its resource has changed."""
         status, version = self._endings.take_word(status, version, state.pod)
         attempt, changes = Epoch(status.attempt), self._shown(status, state)
-        if wanted is Wanted.REST or is_replaced(status, plan):
+        is_finishing = finishes(status.driver) and status.driver is not None and status.driver.attempt == attempt
+        if not is_finishing and (wanted is Wanted.REST or is_replaced(status, plan)):
             if wanted is Wanted.RUN:
                 self._operations.context.attempts.check()  # a working driver is not ended for one that cannot be made
             why = "the stream is to be suspended" if wanted is Wanted.REST else "its resource has changed"
@@ -148,10 +158,12 @@ class StreamLoop:
         hangs = state.hangs or _known_to_hang(status)
         if hangs is not None:
             return self._end_hung(status, version, state, hangs, changes)
-        reason = TransitionReason.DRIVER_RUNS if state.started else TransitionReason.DRIVER_STARTS
-        if not state.started and status.phase is not Phase.DRAINING:
+        is_up = state.started and not is_finishing  # one without a query ends soon, and the stream does not run by it
+        reason = TransitionReason.DRIVER_RUNS if is_up else TransitionReason.DRIVER_STARTS
+        if not is_up and status.phase is not Phase.DRAINING:
             phase = Phase.LAUNCHING if has_verdict(status) else Phase.RECONCILING
-            changes |= {"phase": phase, "message": state.where}
+            finishing = f"Attempt {attempt} finishes what earlier drivers have left, and runs no query."
+            changes |= {"phase": phase, "message": finishing if state.started else state.where}
         elif status.phase is not Phase.DRAINING:
             changes |= {"phase": Phase.RUNNING, "message": state.idle_message or f"Attempt {attempt} runs."}
             if state.idle_message is not None and not _is_idle(status):

@@ -49,14 +49,14 @@ class Request:
     `origin_noun` is what the source's connector calls an origin in a sentence, `position_text` how it writes a position,
     and `positions_count_records` whether the difference of two positions is a number of records. `two_phases`: the sink
     commits rows by itself, so they stay where the ledger goes back; `tells_latest_load`: it says which it has committed last,
-    so that a driver can compare. `former_batch` is the latest batch of a query of Spark's own whose output the stream
-    continues. `query` is a hash of format and transform. `limit` says how large a batch may be, and `shrunk` how many offsets
-    it may have while the loop holds it smaller than that, because of the batch `too_large`. `poison` is the batch that the
-    next driver quarantines, by its failing records alone where it
-    `bisects`. `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has no
-    further effect; `settle_loads` names the loads of one batch, and what a person has found of each; `reset_offsets` names
-    the batch that had landed when it was asked for. `most_quarantined` is how many offsets the stream may have in
-    quarantine.
+    so that a driver can compare. `shows_landed`: the sink shows readers what has landed, behind the ledger. `finished_by` is
+    the attempt of the latest driver, if that was one without a query which has finished all that it found. `former_batch` is
+    the latest batch of a query of Spark's own whose output the stream continues. `query` is a hash of format and transform.
+    `limit` says how large a batch may be, and `shrunk` how many offsets it may have while the loop holds it smaller than that,
+    because of the batch `too_large`. `poison` is the batch that the next driver quarantines, by its failing records alone
+    where it `bisects`. `adopt` and `fresh` hold the token they are meant for, so that an annotation that was left behind has
+    no further effect; `settle_loads` names the loads of one batch, and what a person has found of each; `reset_offsets` names
+    the batch that had landed when it was asked for. `most_quarantined` is how many offsets the stream may have in quarantine.
     """
 
     stream_id: str
@@ -69,6 +69,8 @@ class Request:
     positions_count_records: bool = True
     two_phases: bool = False
     tells_latest_load: bool = False
+    shows_landed: bool = False
+    finished_by: int | None = None
     former_batch: int | None = None
     limit: str = ""
     shrunk: int | None = None

@@ -84,6 +84,7 @@ def request_of(
         positions_count_records=spec.source.spec.positions_count_records,
         two_phases=spec.sink.spec.two_phases,
         tells_latest_load=spec.sink.spec.tells_latest_load,
+        shows_landed=not spec.sink.spec.holds_ledger and not spec.sink.spec.two_phases,
         former_batch=spec.sink.spec.continue_after_batch if isinstance(spec.sink.spec, ContinuesOutput) else None,
         limit=limit_words(spec),
         shrunk=shrunk,

@@ -1,4 +1,4 @@
-"""What every part of a pass can do: write the status, and show what has landed."""
+"""What every part of a pass can do: write the status, verdicts included, and show what has landed."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass
 
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import LandedShown, StreamStatus
+from exactlyonce.api.status import LandedShown, Phase, StreamStatus
 from exactlyonce.bounded_text import one_line
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
+from exactlyonce.ledger.fence import NewStream
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.fingerprint import is_other_origin
-from exactlyonce.positions.ranges import Positions
+from exactlyonce.positions.ranges import Epoch, Positions
+from exactlyonce.reconcile.observe import new_token
 from exactlyonce.reconcile.pass_context import PassContext
+from exactlyonce.reconcile.recorded import verdict_of
 from exactlyonce.reconcile.shown import is_news, not_the_same, owed, shown_at, shown_of
+from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream, ShowsLanded
 
 NOT_SHOWN = "LandedNotShown"
@@ -50,6 +54,29 @@ class PassOperations:
         """Write the status if any of the changes is one."""
         if any(getattr(status, name) != value for name, value in changes.items()):
             self.write(status, version, reason, **changes)
+
+    def new_stream(self) -> NewStream:
+        """What the stream's row says when the raise makes it; the token is this very pass's."""
+        context = self.context
+        return NewStream(
+            self.stream.stream_id, new_token(), context.place.owner, context.stores.ledger.database_identity()
+        )
+
+    def record_verdict(
+        self,
+        status: StreamStatus,
+        version: str,
+        decision: Decision,
+        attempt: Epoch,
+        told: Mapping[str, object],
+        reason: TransitionReason = TransitionReason.VERDICT_RECORDED,
+    ) -> tuple[StreamStatus, str]:
+        """Write what was decided for an attempt into the status, with what else it tells then, and report it."""
+        verdict = verdict_of(decision, attempt, self.context.timing.now())
+        changes = {"phase": Phase.LAUNCHING, "message": verdict.message, "verdict": verdict, **told}
+        written = self.write(status, version, reason, **changes)
+        self.context.reporter.report(verdict.kind, f"Attempt {attempt}: {verdict.message}")
+        return written
 
     def landed_shown(
         self, view: LedgerView | ExactlyOnceError | None, status: StreamStatus, *, is_last: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from exactlyonce.api.attempt_status import DriverTask
 from exactlyonce.checkpoint.files import DEFAULT_WATERMARK_POLICY
 from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.ledger.decided import Answer
@@ -21,8 +22,7 @@ from exactlyonce.positions.ranges import BatchNumber, Positions
 class Evidence:
     """One thing that was seen, in words and as data.
 
-    A number beyond 64 bits, such as a position in a shard, is a text in the data: readers of JSON would round it, as the API
-    server does.
+    A number beyond 64 bits, such as a position in a shard, is a text in the data: the API server would round it.
     """
 
     words: str
@@ -66,6 +66,7 @@ class ContradictionReason(StrEnum):
     STATE_WOULD_BE_LOST = "StateWouldBeLost"
     CHECKPOINT_NOT_TO_BE_REBUILT = "CheckpointNotToBeRebuilt"
     RESET_REFUSED = "ResetRefused"
+    NEW_START_REFUSED = "NewStartRefused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,15 @@ class FinishCommit:
 
 
 @dataclass(frozen=True, slots=True)
+class FinishFirst:
+    """A batch is decided, or landed and perhaps not shown, and no query follows: a driver without one finishes it first."""
+
+    batch: BatchNumber
+    message: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class RebuildFromSink:
     """The checkpoint is unusable: a new generation starts where the sink stands."""
 
@@ -183,8 +193,8 @@ class Contradiction:
 
 
 Verdict = (
-    FirstStart | Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit | RebuildFromSink
-    | RewindToSink | OffsetsReset | SourceTruncated | SourceReplaced | Contradiction
+    FirstStart | Resume | ReplayBatch | ReplanBatch | SkipLanded | FinishBatch | FinishCommit | FinishFirst
+    | RebuildFromSink | RewindToSink | OffsetsReset | SourceTruncated | SourceReplaced | Contradiction
 )  # fmt: skip
 
 
@@ -258,7 +268,9 @@ class RecordLoads:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Start the driver."""
+    """Start the driver of this attempt."""
+
+    task: DriverTask = DriverTask.RUN_QUERY
 
 
 Action = RecordIdentity | WriteMarker | RecordLost | SeedAndPublish | RecordQuery | RecordAnswers | RecordLoads | Launch
@@ -274,7 +286,12 @@ class Decision:
     @property
     def halts(self) -> bool:
         """Whether the stream stops until a person has acted."""
-        return Launch() not in self.actions
+        return not any(isinstance(action, Launch) for action in self.actions)
+
+    @property
+    def finishes(self) -> bool:
+        """Whether the driver only finishes what earlier ones have left, and the stream is decided again after it."""
+        return Launch(DriverTask.FINISH_ONLY) in self.actions
 
 
 def kind_of(verdict: Verdict) -> str:
@@ -284,17 +301,10 @@ def kind_of(verdict: Verdict) -> str:
 
 def reason_of(verdict: Verdict) -> str | None:
     """Return the code of the verdict's reason where its kind has several; docs/verdicts.md explains each one."""
-    match verdict:
-        case RebuildFromSink() | Contradiction():
-            return str(verdict.reason)
-        case _:
-            return None
+    return str(verdict.reason) if isinstance(verdict, RebuildFromSink | Contradiction) else None
 
 
 def batch_of(verdict: Verdict) -> BatchNumber | None:
     """Return the batch that a verdict is about, if it is about one."""
-    match verdict:
-        case Resume() | ReplayBatch() | ReplanBatch() | SkipLanded() | FinishBatch() | FinishCommit() | OffsetsReset():
-            return verdict.batch
-        case _:
-            return None
+    others = FirstStart | RebuildFromSink | RewindToSink | SourceTruncated | SourceReplaced | Contradiction
+    return None if isinstance(verdict, others) else verdict.batch

@@ -48,15 +48,13 @@ class RecordColumns:
 
 
 class PositionPart(Enum):
-    """What a column of the view `source` says of where a record is in the source.
-
-    `POSITION_TEXT` is a position as a text of one width, of a source whose positions no number of Spark holds.
-    """
+    """What a column of the view `source` says of where a record is in the source."""
 
     ORIGIN = "origin"
     PARTITION = "partition"
     POSITION = "position"
     POSITION_TEXT = "positionText"
+    """A position as a text of one width, of a source whose positions no number of Spark holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +244,10 @@ class PreparedSink(Protocol):
         self, columns: Sequence[FittedColumn], *, deletes: bool
     ) -> tuple[Target | ManifestTarget | TwoPhaseTarget, TaskSink]:
         """Return the target of the batches, ready for the first one, and what tasks need to write to it."""
+        ...
+
+    def finishing(self) -> ManifestTarget | TwoPhaseTarget | None:
+        """Return the sink of a driver without a query, which knows no columns; None where landed rows are in the sink."""
         ...
 
 

@@ -13,6 +13,7 @@ from tests.simulation.mutations import (
     besides,
     decisions,
     fencing,
+    finishes,
     folders,
     give_ups,
     keeping,
@@ -183,6 +184,10 @@ MUTATIONS: dict[str, Mutation] = {
         resets.a_reset_acts_at_each_launch,
         resets.positions_that_have_moved_are_reset,
         resets.a_reset_without_the_fence,
+        finishes.a_new_start_forgets_what_is_decided,
+        finishes.a_halting_verdict_starts_no_driver_without_a_query,
+        finishes.a_stream_rests_whatever_is_decided,
+        finishes.whoever_finishes_takes_the_checkpoint,
         two_phases.a_reset_runs_over_a_decided_batch,
         letters.a_dead_letter_is_landed_without_being_compared,
         letters.a_setting_back_leaves_dead_letters_as_they_are,
@@ -252,7 +257,9 @@ OF_TABLES = frozenset(name for name, mutation in MUTATIONS.items() if mutation._
 OF_SNAPSHOTS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == snapshots.__name__)
 """What only a world can notice whose sink is a table of snapshots."""
 
-OF_TWO_PHASES = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == two_phases.__name__)
+OF_TWO_PHASES = frozenset(
+    name for name, mutation in MUTATIONS.items() if mutation.__module__ in (two_phases.__name__, finishes.__name__)
+)
 """What only a world whose sink takes loads in two phases can notice."""
 
 OF_KNOWN_LOADS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == known_loads.__name__)

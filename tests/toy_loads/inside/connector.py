@@ -107,6 +107,10 @@ class PreparedLoads:
         """Return the server."""
         return self.written, LoadsTasks(self.key, self.written)
 
+    def finishing(self) -> LoadsTarget:
+        """Return the server: a load is known by its number."""
+        return self.written
+
 
 class LoadsConnector:
     """Servers that take loads."""

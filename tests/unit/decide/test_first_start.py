@@ -63,6 +63,9 @@ NO_LEDGER += "knows nothing of it: the ledger was lost or is another one; restor
 CONTINUES_OUTPUT = f"{STARTS.removesuffix('.')}, and continues the output of another query behind batch 20."
 SIDES = {"location": f"{STREAM}, with a token that this ledger does not hold", "ledger": STREAM}
 OLD_CHECKPOINT = location(Marker(STREAM, OLD_TOKEN))
+ADOPTED_TOKEN = f"{TOKEN}.{NEW_TOKEN}"
+ADOPTED_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, ADOPTED_TOKEN))
+ADOPTED_MARKER = WriteMarker(Marker(STREAM, ADOPTED_TOKEN), replaces=Marker(STREAM, OLD_TOKEN))
 MARKER_OF_OLD = WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=Marker(STREAM, OLD_TOKEN))
 SALES = Marker("shop/sales", OLD_TOKEN)
 
@@ -174,7 +177,7 @@ ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"position
             FirstStart(
                 ADOPTS, (*ADOPTED, Evidence(f"{NO_LEDGER}; the stream is adopted, as the annotation asks", SIDES))
             ),
-            (seed(ADOPTS, before=at()), NEW_IDENTITY, MARKER_OF_OLD, Launch()),
+            (seed(ADOPTS, before=at()), ADOPTED_IDENTITY, ADOPTED_MARKER, Launch()),
         ),
     ),
     Case(
@@ -206,7 +209,12 @@ ADOPTED = (UNKNOWN, Evidence("the start is orders-0@40, orders-1@30", {"position
                     ),
                 ),
             ),
-            (seed(ADOPTS, before=at()), NEW_IDENTITY, WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=SALES), Launch()),
+            (
+                seed(ADOPTS, before=at()),
+                ADOPTED_IDENTITY,
+                WriteMarker(Marker(STREAM, ADOPTED_TOKEN), replaces=SALES),
+                Launch(),
+            ),
         ),
     ),
 )

@@ -62,13 +62,14 @@ CAME_TO_UNMARKED = seen(ledger=ledger(checkpoint_path="/elsewhere/generation-000
 FOREIGN = LocationView(foreign=("a", "b", "c", "d", "e", "f"))
 NOT_EMPTY = seen(Absent(), ledger=NOT_STARTED, location=FOREIGN)
 
-NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN))
+ADOPTED_TOKEN = f"{TOKEN}.{NEW_TOKEN}"
+NEW_IDENTITY = RecordIdentity(Adoption(ME, DATABASE, ADOPTED_TOKEN))
 STARTED_OVER = RecordIdentity(Adoption(ME, DATABASE, NEW_TOKEN, starts_over=True))
 
 
 def new_marker(facts: Observation) -> WriteMarker:
     """Return the action that marks the location with the token that an adoption drew."""
-    return WriteMarker(Marker(STREAM, NEW_TOKEN), replaces=facts.location.marker)
+    return WriteMarker(Marker(STREAM, ADOPTED_TOKEN), replaces=facts.location.marker)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +260,7 @@ def test_an_annotation_with_another_token_settles_nothing(case: Case, annotation
 def test_an_adopted_stream_goes_on_where_its_ledger_stands_under_a_new_token(facts: Observation, token: str) -> None:
     decision = decide(replace(facts, request=asked(adopt=token)))
     assert isinstance(decision.verdict, Resume)
-    recorded = RecordIdentity(Adoption(ME, facts.database, NEW_TOKEN))
+    recorded = RecordIdentity(Adoption(ME, facts.database, ADOPTED_TOKEN))
     assert decision.actions == (recorded, new_marker(facts), Launch()), (
         "the token is used up, so the annotation acts once"
     )
@@ -286,7 +287,7 @@ def test_fresh_starts_over_and_replaces_the_token_last(facts: Observation, token
     assert isinstance(decision.verdict, FirstStart)
     # A crash before the last of them finds the old token, so the annotation still holds and the start is recreated.
     assert isinstance(decision.actions[0], SeedAndPublish)
-    assert decision.actions[1:] == (STARTED_OVER, new_marker(facts), Launch())
+    assert decision.actions[1:] == (STARTED_OVER, replace(new_marker(facts), marker=Marker(STREAM, NEW_TOKEN)), Launch())
 
 
 @pytest.mark.parametrize("annotation", ["adopt", "fresh"])

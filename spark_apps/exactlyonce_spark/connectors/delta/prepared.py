@@ -67,3 +67,9 @@ class PreparedTable:
         target = self.table.opened()
         recover_manifests(self.ledger, self.permit, target)
         return target, NoTasks(self.permit.stream_id)
+
+    def finishing(self) -> TableTarget:
+        """Return the table, which may lack what has landed."""
+        target = self.table.opened()
+        target.writes = False
+        return target

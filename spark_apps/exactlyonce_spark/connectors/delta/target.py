@@ -77,11 +77,16 @@ class TableTarget(ManifestTarget):
         self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None, records: RecordsOfBatch | None = None
     ) -> None:
         """Hold the table to the ledger, commit what an earlier driver landed and did not commit, fit the columns."""
-        self._require_holdable()
         manifests, with_files, life = self._landed(committables)
+        if self.writes:
+            self._require_holdable()
+        elif not with_files:
+            return
         missing = self._held_to(with_files, life, self._seen_or_created(life, with_files))
         if missing is not None:
             self._commit(replace(missing, told=notes_on_records(records)) if missing is manifests[-1] else missing)
+        if not self.writes:
+            return
         if life != self._author.life:
             # A person has settled whose the stream is: nothing has landed in its new life.
             _, self._number = unpublished(self._seen(self._author.life), (), self._wanted.where, self._wanted.words)
@@ -132,10 +137,7 @@ class TableTarget(ManifestTarget):
             self._looked_at |= replayed.keys()
 
     def with_replayed(self, batch: BatchNumber, committable: str, replayed: Mapping[str, str]) -> str:
-        """Return the manifest of a batch with the files of replays, which its commit will add to the table.
-
-        They are looked at right before they are taken over: behind that the batch could not do without them.
-        """
+        """Return the manifest of a batch with the files of replays, which its commit adds; they were looked at right before."""
         unseen = {name: text for name, text in replayed.items() if name not in self._looked_at}
         if unseen:
             raise NotLookedAt(unseen)

@@ -50,14 +50,23 @@ class PreparedFolder:
 
     def target(self, columns: Sequence[FittedColumn], *, deletes: bool) -> tuple[FilesTarget, NoTasks]:
         """Return the folder, which is the stream's and shows all that has landed."""
+        target = self._opened()
+        recover_manifests(self.ledger, self.permit, target)
+        return target, NoTasks(self.permit.stream_id)
+
+    def finishing(self) -> FilesTarget:
+        """Return the folder, which may not show all that has landed."""
+        target = self._opened()
+        target.writes = False
+        return target
+
+    def _opened(self) -> FilesTarget:
         from exactlyonce_spark.connectors.files.writer import SparkFileWriter
 
         tenant = Tenant.of(self.sink, self.permit.stream_id, self.ledger.identity())
         writer = SparkFileWriter(self.sink, self._renamed)
         former = partial(columns_in, self.store)
-        target = FilesTarget(self.store, writer, tenant, self.author, self._columns, former)
-        recover_manifests(self.ledger, self.permit, target)
-        return target, NoTasks(self.permit.stream_id)
+        return FilesTarget(self.store, writer, tenant, self.author, self._columns, former)
 
 
 class FilesConnector:

@@ -78,12 +78,24 @@ class FilesTarget(ManifestTarget):
         self, committables: Mapping[BatchNumber, str], landed: BatchNumber | None, records: RecordsOfBatch | None = None
     ) -> None:
         """Hold the folder to the ledger, and show what an earlier driver landed and did not come to show."""
+        manifests = {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}
+        if self.writes:
+            self._prepare_for(manifests, landed)
+        elif not manifests:
+            return  # nothing is there to show, and the folder may be nobody's yet
+        require_files(self._store, manifests)
+        if self._log is not None:
+            self._log.recover(manifests, landed)
+        if self.writes:
+            self._keep_columns()
+
+    def _prepare_for(self, manifests: Mapping[BatchNumber, Manifest], landed: BatchNumber | None) -> None:
+        """Make the folder the stream's, and require that the rows of the query fit those that have landed."""
         given = FileFormat(self._tenant.format)
         schemas.require_columns(self._columns, given, self._tenant.partition_by)
         require_numbered_behind(self._tenant.former_batch, landed, self._store.location)
         take_place(self._store, self._tenant)
         reached("folder.taken")
-        manifests = {batch: Manifest.from_json(batch, text) for batch, text in committables.items()}
         with_rows = [manifest for _, manifest in sorted(manifests.items()) if manifest.files]
         if not with_rows:
             self._require_fit_with_former(given)
@@ -91,10 +103,6 @@ class FilesTarget(ManifestTarget):
             landed_columns = self._landed_columns(with_rows[-1])
             schemas.require_fit(landed_columns, self._columns, given, self._store.location)
             self._writer.learn(with_rows[-1])
-        require_files(self._store, manifests)
-        if self._log is not None:
-            self._log.recover(manifests, landed)
-        self._keep_columns()
 
     def publish(self, batch: BatchNumber, committable: str, records: RecordsOfBatch | None = None) -> None:
         """Show Spark's readers a batch that has landed."""

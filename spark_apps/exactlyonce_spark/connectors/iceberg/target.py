@@ -61,7 +61,8 @@ class IcebergTarget(TableTarget):
     ) -> None:
         """Hold the table to the ledger, and learn the ids of its columns."""
         super().recover(committables, landed, records)
-        self._identifying.ids = self._ids()
+        if self.writes:
+            self._identifying.ids = self._ids()
 
     def require_replayable(self, committables: Mapping[BatchNumber, str]) -> None:
         """Hold the table to the ledger for a replay, and learn the ids of its columns."""

@@ -51,6 +51,10 @@ class PreparedKafka:
         """Return the topic; no task writes to it."""
         return self.written, NoTasks(f"{self.written.labels.stream_id} {self.written.epoch}")
 
+    def finishing(self) -> KafkaTarget:
+        """Return the same topic: what became of a transaction is known by its id, which this driver has taken."""
+        return self.written
+
 
 class KafkaSinkConnector:
     """Kafka."""

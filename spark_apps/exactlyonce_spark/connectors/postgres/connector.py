@@ -79,6 +79,10 @@ class PreparedTable:
         target.drop_older_staging()
         return target, PostgresTaskSink(plan)
 
+    def finishing(self) -> None:
+        """Rows are in the table with the transaction that lands them."""
+        return
+
 
 class PostgresConnector:
     """Postgres."""

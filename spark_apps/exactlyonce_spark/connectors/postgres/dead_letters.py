@@ -11,7 +11,7 @@ from psycopg2 import sql
 from psycopg2.extras import execute_values
 
 from exactlyonce.connectors.postgres.keys import is_plain, partition_columns
-from exactlyonce.ledger.rows import life_of
+from exactlyonce.ledger.life import life_of
 from exactlyonce.positions.ranges import BatchNumber
 from exactlyonce_spark.target import DeadLetter
 
