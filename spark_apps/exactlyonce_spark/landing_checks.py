@@ -1,7 +1,10 @@
-"""What is required of a batch under the fence before it is recorded or landed. No pyspark here."""
+"""What is required of a batch under the fence before it is recorded or landed, and what may stay after it. No pyspark here."""
 
 from __future__ import annotations
 
+import logging
+
+from exactlyonce.errors import OutcomeUnknown, Refused, Unreachable
 from exactlyonce.ledger.port import LedgerTransaction
 from exactlyonce.ledger.rows import (
     BatchRow,
@@ -19,6 +22,9 @@ from exactlyonce_spark.planned import (
     PlannedBatch,
     PositionsDiffer,
 )
+from exactlyonce_spark.target import Target
+
+log = logging.getLogger("exactlyonce.batch")
 
 
 def require_same(batch: PlannedBatch, landed: BatchRow | None) -> None:
@@ -95,3 +101,11 @@ def require_start(landed: LandedPositions, batch: PlannedBatch, except_for: froz
             raise OriginReplaced(
                 f"{origin} has the id {origin_id}, and the records that have landed are of the one with the id {first}."
             )
+
+
+def clear_staging_if_possible(target: Target, batch: BatchNumber) -> None:
+    """Forget what was staged for a batch that has landed: what is left of it is no reason to end as failed."""
+    try:
+        target.clear_staging(batch)
+    except (Unreachable, Refused, OutcomeUnknown) as problem:
+        log.warning("What was staged for batch %s stays until the next attempt: %s", batch, problem)
