@@ -20,7 +20,7 @@ from exactlyonce.ledger.known_loads import (
 from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions
 from exactlyonce.ledger.settlement import Settlement
-from exactlyonce.ledger.settling import record_loads
+from exactlyonce.ledger.two_phase import record_loads
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark import crash_points
 from exactlyonce_spark.connectors.kafka.sink_marker import MOST_CHARACTERS, Marker
