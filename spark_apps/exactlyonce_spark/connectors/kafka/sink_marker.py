@@ -17,6 +17,9 @@ from exactlyonce.positions.ranges import BatchNumber
 MOST_CHARACTERS = 3_500
 """Brokers take metadata of 4,096 characters by default (offset.metadata.max.bytes)."""
 
+_MOST_COUNTED = (1 << 62) - 1
+"""Of batches and rows: Spark numbers batches in 63 bits, and the next one has to have a number, too."""
+
 _LABEL, _BATCH, _ROWS, _SPANS, _DIGEST = "label", "batch", "rows", "spans", "digest"
 _OF_NO_LOAD = {_LABEL, _BATCH}
 
@@ -76,8 +79,10 @@ def _parsed(found: dict[str, Any]) -> Marker | None:
         return Marker(label) if is_one else None
     if found.keys() not in ({*_OF_NO_LOAD, _ROWS, _SPANS}, {*_OF_NO_LOAD, _ROWS, _DIGEST}):
         return None
-    spans = spans_of(found[_SPANS]) if _SPANS in found else None
-    return Marker(text(label), BatchNumber(count(batch)), count(found[_ROWS]), spans, text(found.get(_DIGEST, "")))
+    rows, spans = count(found[_ROWS]), spans_of(found[_SPANS]) if _SPANS in found else None
+    if max(count(batch), rows) > _MOST_COUNTED:
+        return None
+    return Marker(text(label), BatchNumber(batch), rows, spans, text(found.get(_DIGEST, "")))
 
 
 def _rendered(document: dict[str, Any]) -> str:
