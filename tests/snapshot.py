@@ -15,7 +15,7 @@ _STREAM = "token, owner_uid, system_identifier, database_oid, landed_batch, gene
 
 def snapshot(rig: Rig, table: str = "orders") -> dict[str, Any]:
     """Return the rows of the table by id, every file at the checkpoint location, and what the ledger holds."""
-    ledger = {name: rig.sql(f"select * from {LEDGER}.{name} order by 1, 2, 3") for name in ledger_tables(rig)}
+    ledger = {name: rig.sql(f"select * from {LEDGER}.{name} t order by t::text") for name in ledger_tables(rig)}
     if "streams" in ledger:
         ledger["streams"] = rig.sql(f"select stream_id, {_STREAM} from {LEDGER}.streams order by 1")
     return {"rows": rig.counts(table), "files": tree(rig.location), "ledger": ledger}

@@ -25,7 +25,6 @@ from exactlyonce_spark.batch_settings import (
     require_order,
     require_partitions,
 )
-from exactlyonce_spark.cleared_staging import clear_staging_if_possible
 from exactlyonce_spark.crash_points import reached
 from exactlyonce_spark.landing import begin_batch, finish_partitions, land_batch, require_permit
 from exactlyonce_spark.landing_checks import clear_staging_if_possible, require_completed

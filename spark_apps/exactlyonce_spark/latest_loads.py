@@ -6,12 +6,12 @@ a second time. docs/adr/0060.
 
 from __future__ import annotations
 
-from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.errors import Refused
-from exactlyonce.ledger.decided import Answer, DecidedBatch
+from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.known_loads import FoundLoad, LatestLoads, told_spans
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.settlement import how_to_answer
 from exactlyonce.ledger.two_phase import record_found
 from exactlyonce_spark.landing import require_permit
 from exactlyonce_spark.target import TwoPhaseTarget
@@ -62,10 +62,8 @@ def _unknown(found: FoundLoad, latest: LatestLoads | None, target: TwoPhaseTarge
     where = f"The sink ({target.place})" if target.place else "The sink"
     return (
         f"{where} has committed batch {found.batch} of this stream under {found.label} ({found.rows} rows of "
-        f"{told_spans(found.spans)}), and the ledger {stands}: it went back to an earlier state. Nothing more is written. Look "
-        f"for these rows in the sink, then annotate the stream {SETTLE_LOADS} with {found.label}={Answer.COMMITTED} where it "
-        f"has them, or {found.label}={Answer.ABORTED} where it has none: `exactlyonce settle-loads` writes the answer. "
-        "Or restore a later state of the ledger."
+        f"{told_spans(found.spans)}), and the ledger {stands}: it went back to an earlier state. Nothing more is written. "
+        f"{how_to_answer(found.label)}"
     )
 
 

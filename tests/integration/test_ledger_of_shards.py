@@ -96,7 +96,7 @@ def test_ranges_of_a_shard_are_given_up_once(ledger: Ledger) -> None:
 
 
 def test_the_same_topic_of_two_sources_stands_twice(ledger: Ledger) -> None:
-    """The key of a second source is the beginning of its origins (docs/adr/0027): no ledger needs a migration for it."""
+    """The key of a second source is the beginning of its origins (docs/adr/0027): no ledger needs a column for it."""
     ours, theirs = Partition("orders", 0), Partition("payments/orders", 0)
     shard = Partition("payments/orders", "shardId-000000000000")
     ids = {"orders": "id-1", "payments/orders": "id-2"}

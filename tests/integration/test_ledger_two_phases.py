@@ -17,13 +17,13 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish, record_answers
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions
 from exactlyonce.ledger.settlement import Settlement
-from exactlyonce.ledger.settling import record_loads
 from exactlyonce.ledger.two_phase import (
     DecisionDiffers,
     land_decided,
     read_decided,
     record_decided,
     record_found,
+    record_loads,
     replace_decided,
 )
 from exactlyonce.positions.fingerprint import Fingerprint

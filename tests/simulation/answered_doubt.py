@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from exactlyonce.api.resource import SETTLE_LOADS
-from exactlyonce.api.status import Phase
 from exactlyonce.ledger.decided import Answer, DecidedBatch
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce_spark.target import LoadState
@@ -11,7 +10,7 @@ from exactlyonce_spark.two_phase_finish import LoadsInDoubt
 from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.kafka_world import KafkaWorld
 from tests.simulation.staged_world import OverStagedLoads
-from tests.simulation.two_phase_world import ANSWERED, OverLoads
+from tests.simulation.two_phase_world import OverLoads, annotate_answer
 from tests.simulation.world import SimulatedWorld
 
 
@@ -32,14 +31,7 @@ def answers(world: SimulatedWorld) -> bool:
     text = " ".join(f"{label}={answer}" for label, answer in found.items())
     if not found or (SETTLE_LOADS, text) in world.annotations:
         return False
-    world.journal.strike(ANSWERED)
-    world.simulation.tell(f"a person answers for loads in doubt: {text}")
-    kept = tuple((name, value) for name, value in world.annotations if name != SETTLE_LOADS)
-    world.annotations = (*kept, (SETTLE_LOADS, text))
-    world.statuses.status = world.statuses.status.model_copy(update={"phase": Phase.PENDING})
-    world.statuses.version += 1
-    world.draining = False
-    world.start_operator("operator of the answer")
+    annotate_answer(world, SETTLE_LOADS, text, "a person answers for loads in doubt")
     return True
 
 

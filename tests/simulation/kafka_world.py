@@ -44,12 +44,12 @@ from tests.simulation.scenario import Scenario
 from tests.simulation.scheduler import Process
 from tests.simulation.server import Hooks, MemoryDatabase, Tables
 from tests.simulation.two_phase_world import (
-    ANSWERED,
     LABELS_EXPIRE,
     LOADS_ABORTED,
     SINK_SILENT,
     StoreDatabase,
     TwoPhaseWorld,
+    annotate_answer,
 )
 
 GOES_BACK = frozenset({"failover", "restore"})
@@ -155,14 +155,7 @@ class KafkaWorld(TwoPhaseWorld):
         if (name, text) in self.annotations:
             return False
         self.settled.append(found.name)
-        self.journal.strike(ANSWERED)
-        self.simulation.tell(f"a person has looked into the topic: {name}={text}")
-        kept = tuple(one for one in self.annotations if one[0] != name)
-        self.annotations = (*kept, (name, text))
-        self.statuses.status = self.statuses.status.model_copy(update={"phase": Phase.PENDING})
-        self.statuses.version += 1
-        self.draining = False
-        self.start_operator("operator of the answer")
+        annotate_answer(self, name, text, f"a person has looked into the topic and sets {name}")
         return True
 
     def _word_on(self, stream: StreamRow, found: FoundLoad) -> tuple[str, str]:

@@ -337,6 +337,8 @@ def _may_be_unfinished(world: SimulatedWorld, verdict: Verdict, attempt: Attempt
         return True  # a plan that another wrote may end where the sink stands in some partition
     if isinstance(verdict, ReplayBatch) and any(_has_drained(driver) for driver in drivers):
         return True  # planned, and then asked to end before it was begun
+    if isinstance(verdict, FinishCommit) and world.journal.has_struck({"failover"}, 0, attempt.decided):
+        return True  # that a batch has landed is what a failover loses last
     return not any(_has_drained(driver) for driver in drivers)
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from unittest import mock
 
 from exactlyonce.api.spec import Delivery
+from exactlyonce.api.status import Phase
 from exactlyonce.connectors.postgres.spec import PostgresSink
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.errors import ExactlyOnceError
@@ -270,3 +271,15 @@ class TwoPhaseWorld(OverLoads):
 
 class TwoPhaseLogWorld(OverLoads, LogWorld):
     """The ledger is an object log."""
+
+
+def annotate_answer(world: SimulatedWorld, name: str, text: str, told: str) -> None:
+    """Annotate the stream in place of what the annotation said before, and have an operator try it again."""
+    world.journal.strike(ANSWERED)
+    world.simulation.tell(f"{told}: {text}")
+    kept = tuple(one for one in world.annotations if one[0] != name)
+    world.annotations = (*kept, (name, text))
+    world.statuses.status = world.statuses.status.model_copy(update={"phase": Phase.PENDING})
+    world.statuses.version += 1
+    world.draining = False
+    world.start_operator("operator of the answer")

@@ -20,7 +20,7 @@ from exactlyonce.ledger.known_loads import (
 from exactlyonce.ledger.publish import Adoption, PositionsMoved, Publication, adopt, publish
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, LandedPositions
 from exactlyonce.ledger.settlement import Settlement
-from exactlyonce.ledger.settling import record_loads
+from exactlyonce.ledger.two_phase import record_loads
 from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark import crash_points
 from exactlyonce_spark.connectors.kafka.sink_marker import MOST_CHARACTERS, Marker
@@ -298,6 +298,9 @@ def test_a_marker_keeps_a_digest_of_records_that_are_too_many_for_it() -> None:
         '{"batch":3,"label":"label","rows":true,"spans":{}}',
         '{"batch":3,"label":"label","rows":8,"spans":{"orders":{"0":[[5,3]]}}}',
         '{"batch":3,"label":"label","rows":8,"spans":[1]}',
+        '{"batch":9223372036854775807,"label":"label","rows":8,"spans":{}}',
+        '{"batch":3,"label":"label","rows":1e99,"spans":{}}',
+        '{"batch":3,"label":"label","rows":9223372036854775808,"spans":{}}',
         '{"batch":3,"label":"label","rows":8,"digest":7}',
         '{"batch":3,"label":"label","rows":8,"spans":{},"more":1}',
         "[]",

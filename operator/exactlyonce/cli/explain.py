@@ -125,7 +125,7 @@ def _told(action: object, position_text: Callable[[int], str]) -> str:
         "RecordLost": "record the ranges of a batch that was taken and may not have been written",
         "RecordQuery": "record what the next driver reads and does, which has changed",
         "RecordAnswers": "record what a person has found out about loads that the sink has forgotten",
-        "RecordLoads": "record a person's word on a load that the ledger did not know, or that the driver asks the sink",
+        "RecordLoads": "record an answer for a load that the ledger had lost, or that the next driver asks the sink",
         "Launch": "start the driver",
     }
     return names[type(action).__name__]

@@ -150,7 +150,6 @@ def take_back(
     found = find_failures(asked, identifiers)
     view = asked.ledger.view(asked.stream.stream_id)
     life = "" if view is None else view.stream.life
-    # From where the stream was set back is compared under its lock, with --yes.
     reasons = [(kept, why_not_taken_back(kept.row, life)) for kept in found]
 
     def change(rows: Sequence[FailureRow]) -> Changed:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from exactlyonce.bounded_json import parse_json
+from exactlyonce.json_values import WrongType, count, text
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
 
@@ -67,7 +68,7 @@ class StagedFile:
     def from_document(cls, found: Mapping[str, Any]) -> StagedFile:
         """Return what `to_document` made."""
         submitted = found.get("submittedAtMilliseconds")
-        return cls(_text(found["file"]), _text(found["service"]), None if submitted is None else _count(submitted))
+        return cls(text(found["file"]), text(found["service"]), None if submitted is None else count(submitted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,13 +114,13 @@ class Committable:
     def from_document(cls, found: Mapping[str, Any]) -> Committable:
         """Return what `to_document` made."""
         ranges = Ranges.from_json(json.dumps(found["ranges"]))
-        answer = None if found.get("answer") is None else Answer(_text(found["answer"]))
+        answer = None if found.get("answer") is None else Answer(text(found["answer"]))
         shares_label = found.get("sharesLabel", False) is True
         staged = None if found.get("staged") is None else StagedFile.from_document(found["staged"])
         return cls(
-            _text(found["label"]),
-            _text(found["transaction"]),
-            _count(found["rows"]),
+            text(found["label"]),
+            text(found["transaction"]),
+            count(found["rows"]),
             ranges,
             answer,
             shares_label,
@@ -157,34 +158,20 @@ class DecidedBatch:
         return json.dumps(document, sort_keys=True)
 
     @classmethod
-    def from_json(cls, text: str) -> DecidedBatch:
+    def from_json(cls, content: str) -> DecidedBatch:
         """Parse what `to_json` renders.
 
         Raises:
             ValueError: if it is anything else.
         """
-        found = parse_json(text)
+        found = parse_json(content)
         try:
             committables = tuple(Committable.from_document(one) for one in found["committables"])
-            origin_ids = {origin: _text(origin_id) for origin, origin_id in found["originIds"].items()}
+            origin_ids = {origin: text(origin_id) for origin, origin_id in found["originIds"].items()}
             fingerprints = {
-                Partition(_text(origin), key): Fingerprint(_count(offset), _text(digest), timestamp, leader_epoch)
+                Partition(text(origin), key): Fingerprint(count(offset), text(digest), timestamp, leader_epoch)
                 for origin, key, offset, digest, timestamp, leader_epoch in found["fingerprints"]
             }
-            return cls(
-                BatchNumber(_count(found["batch"])), committables, origin_ids, fingerprints, _text(found["sink"])
-            )
-        except (AttributeError, KeyError, TypeError) as problem:
+            return cls(BatchNumber(count(found["batch"])), committables, origin_ids, fingerprints, text(found["sink"]))
+        except (AttributeError, KeyError, TypeError, WrongType) as problem:
             raise ValueError("JSON that is no decided batch") from problem
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("not a text")
-    return value
-
-
-def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise TypeError("not a count")
-    return value

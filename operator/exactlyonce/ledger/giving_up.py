@@ -17,7 +17,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
 from exactlyonce.ledger.replay_decisions import why_decided
 from exactlyonce.ledger.replay_rules import RangeKey
-from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
+from exactlyonce.ledger.rows import FailureRow, FailureStatus
 
 _BEFORE = " It had failed: "
 
@@ -91,13 +91,13 @@ def give_up_ranges(ledger: Ledger, stream_id: str, shown: Sequence[FailureRow], 
         CommitOutcomeUnknown: if the outcome stayed unknown; repeat it.
     """
 
-    def changing(_stream: StreamRow, _transaction: LedgerTransaction) -> _Change:
-        return lambda found: why_not_given_up(found) or given_up(found, told)
+    def change(found: FailureRow, _life: str) -> FailureRow | str:
+        return why_not_given_up(found) or given_up(found, told)
 
     def is_done(found: FailureRow) -> bool:
         return found.status is FailureStatus.GIVEN_UP and found.error.startswith(f"{told}{_BEFORE}")
 
-    return _changed(ledger, stream_id, shown, changing, is_done)
+    return _changed(ledger, stream_id, shown, change, is_done)
 
 
 def take_back_ranges(ledger: Ledger, stream_id: str, shown: Sequence[FailureRow]) -> Changed:
@@ -108,14 +108,14 @@ def take_back_ranges(ledger: Ledger, stream_id: str, shown: Sequence[FailureRow]
         LedgerRefused: if the stream has continued without the same records since, under another number.
     """
 
-    def changing(stream: StreamRow, _transaction: LedgerTransaction) -> _Change:
-        return lambda found: why_not_taken_back(found, stream.life) or taken_back(found)
+    def change(found: FailureRow, life: str) -> FailureRow | str:
+        return why_not_taken_back(found, life) or taken_back(found)
 
-    return _changed(ledger, stream_id, shown, changing, lambda found: found.status in HELD)
+    return _changed(ledger, stream_id, shown, change, lambda found: found.status in HELD)
 
 
-_Change = Callable[[FailureRow], FailureRow | str]
-"""Returns the row that takes the place of another one, or why none does, as a sentence."""
+_Change = Callable[[FailureRow, str], FailureRow | str]
+"""Given a row and the life of the stream, returns the row that takes its place, or why none does, as a sentence."""
 
 
 @rerun_while_unknown
@@ -124,7 +124,7 @@ def _changed(
     ledger: Ledger,
     stream_id: str,
     shown: Sequence[FailureRow],
-    changing: Callable[[StreamRow, LedgerTransaction], _Change],
+    change: _Change,
     is_done: Callable[[FailureRow], bool],
 ) -> Changed:
     with ledger.transaction() as transaction:
@@ -133,7 +133,7 @@ def _changed(
             raise NothingToGiveUp(
                 f"The ledger does not know the stream {stream_id}; nothing was changed. Check its namespace and name."
             )
-        found, change = _rows(transaction, stream_id), changing(stream, transaction)
+        found = _rows(transaction, stream_id)
         done: list[FailureRow] = []
         changed: list[FailureRow] = []
         refused: list[str] = []
@@ -146,7 +146,7 @@ def _changed(
                 )
             elif is_done(now):
                 done.append(now)
-            elif isinstance(it := change(now), str):
+            elif isinstance(it := change(now, stream.life), str):
                 refused.append(it)
             else:
                 changed.append(it)

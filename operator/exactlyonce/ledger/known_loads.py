@@ -14,6 +14,7 @@ from typing import Any
 
 from exactlyonce.bounded_json import parse_json
 from exactlyonce.bounded_text import some_of
+from exactlyonce.json_values import count, items, optional, text
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions, Ranges, key_of, offset_text
 
 MOST_TOLD = 20
@@ -111,7 +112,7 @@ class FoundLoad:
         told: dict[str, Any] = {"label": self.label, "batch": self.batch, "rows": self.rows}
         if self.spans is not None:
             told["spans"] = spans_document(self.spans)
-        return told | {name: text for name, text in (("digest", self.digest), ("place", self.place)) if text}
+        return told | {name: said for name, said in (("digest", self.digest), ("place", self.place)) if said}
 
     @classmethod
     def from_document(cls, found: Mapping[str, Any]) -> FoundLoad:
@@ -120,12 +121,9 @@ class FoundLoad:
         Raises:
             ValueError: if it is something else.
         """
-        label, digest, place = (found.get(name, "") for name in ("label", "digest", "place"))
-        batch, rows = found["batch"], found["rows"]
-        if not (all(isinstance(text, str) for text in (label, digest, place)) and _is_count(batch) and _is_count(rows)):
-            raise ValueError("JSON that is no load")
+        label, digest, place = (text(found.get(name, "")) for name in ("label", "digest", "place"))
         spans = None if "spans" not in found else spans_of(found["spans"])
-        return cls(label, BatchNumber(batch), rows, spans, digest, place)
+        return cls(label, BatchNumber(count(found["batch"])), count(found["rows"]), spans, digest, place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +152,16 @@ class KnownLoads:
         return json.dumps(document, sort_keys=True) if document else None
 
     @classmethod
-    def from_json(cls, text: str | None) -> KnownLoads:
+    def from_json(cls, content: str | None) -> KnownLoads:
         """Parse what `to_json` renders.
 
         Raises:
             ValueError: if it is anything else.
         """
-        if text is None:
+        if content is None:
             return cls()
         try:
-            document = parse_json(text)
+            document = parse_json(content)
             latest, found = document.get("latest"), document.get("found")
             return cls(
                 None if latest is None else _latest_from(latest),
@@ -201,7 +199,7 @@ def spans_of(document: Any) -> tuple[Span, ...]:
     """
     try:
         spans = [
-            (Partition(origin, key_of(key)), OffsetRange(_count(begin), _count(end)))
+            (Partition(origin, key_of(key)), OffsetRange(count(begin), count(end)))
             for origin, partitions in document.items()
             for key, pairs in partitions.items()
             for begin, end in pairs
@@ -240,18 +238,7 @@ def _around(span: OffsetRange, gone: OffsetRange) -> tuple[OffsetRange, ...]:
 
 
 def _latest_from(found: Mapping[str, Any]) -> LatestLoads:
-    labels, before, place = tuple(found["labels"]), found["before"], found["place"]
-    texts = (*labels, place, *(() if before is None else (before,)))
-    if not all(isinstance(text, str) for text in texts) or not _is_count(found["batch"]):
-        raise ValueError("JSON that does not say which loads are the latest")
-    return LatestLoads(BatchNumber(found["batch"]), labels, before, place)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
-def _count(value: Any) -> int:
-    if not _is_count(value):
-        raise ValueError("not a position")
-    return int(value)
+    labels = tuple(text(label) for label in items(found["labels"]))
+    return LatestLoads(
+        BatchNumber(count(found["batch"])), labels, optional(text, found["before"]), text(found["place"])
+    )

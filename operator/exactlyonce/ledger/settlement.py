@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from exactlyonce.api.resource import SETTLE_LOADS
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.known_loads import FoundLoad, KnownLoads, LatestLoads
 from exactlyonce.ledger.rows import BatchRow
@@ -30,3 +31,12 @@ class Settlement:
         if self.answer is Answer.COMMITTED or latest is None:
             return KnownLoads(LatestLoads(self.found.batch, (label,), None, self.found.place))
         return KnownLoads(replace(latest, before=label))
+
+
+def how_to_answer(label: str) -> str:
+    """Return in sentences what a person does who is to say whether the rows of a load are in the sink."""
+    return (
+        f"Look for these rows in the sink, then annotate the stream {SETTLE_LOADS} with {label}={Answer.COMMITTED} where it "
+        f"has them, or {label}={Answer.ABORTED} where it has none: `exactlyonce settle-loads` writes the answer. Or restore a "
+        "later state of the ledger."
+    )

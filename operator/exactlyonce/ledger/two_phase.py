@@ -11,13 +11,15 @@ from dataclasses import replace
 from exactlyonce.bounded_json import MOST_VALUES, values_in
 from exactlyonce.errors import ExactlyOnceError, Refused
 from exactlyonce.ledger.decided import DecidedBatch
-from exactlyonce.ledger.fence import Permit, fence
+from exactlyonce.ledger.fence import Permit, fence, lock_unclaimed
 from exactlyonce.ledger.known_loads import FoundLoad
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
+from exactlyonce.ledger.publish import settled_loads
 from exactlyonce.ledger.races import rerun_after_lost_race, rerun_while_unknown
 from exactlyonce.ledger.replay_decisions import ReplayDecision, decisions_in
 from exactlyonce.ledger.rows import BatchStatus
-from exactlyonce.positions.ranges import BatchNumber
+from exactlyonce.ledger.settlement import Settlement
+from exactlyonce.positions.ranges import BatchNumber, Epoch
 
 
 class DecisionDiffers(ExactlyOnceError):
@@ -125,6 +127,27 @@ def record_found(ledger: Ledger, permit: Permit, found: FoundLoad | None) -> Non
         stream = fence(transaction, permit, Lock.UPDATE)
         if stream.loads.found != found:
             transaction.update_stream(replace(stream, loads=replace(stream.loads, found=found)))
+
+
+@rerun_after_lost_race
+def record_loads(ledger: Ledger, stream_id: str, epoch: Epoch, found: Settlement | FoundLoad) -> None:
+    """Record what a person says of a load of which no position follows, or that the sink is to be asked; safe to repeat.
+
+    What a driver has found says more than that the sink is to be asked, and stays.
+
+    Raises:
+        EpochOvertaken: if the epoch has been raised or claimed since.
+        PositionsMoved: if the ledger has another load to settle.
+    """
+    with ledger.transaction(evicting=True) as transaction:
+        row = lock_unclaimed(transaction, stream_id, epoch)
+        if isinstance(found, FoundLoad):
+            loads = row.loads if row.loads.found is not None else replace(row.loads, found=found)
+        else:
+            is_settled = row.loads.found is None and row.loads.names(found.found, found.found.place)
+            loads = row.loads if is_settled else settled_loads(row, found)
+        if loads != row.loads:
+            transaction.update_stream(replace(row, loads=loads))
 
 
 @rerun_while_unknown

@@ -8,7 +8,7 @@ from exactlyonce.checkpoint.generation import create_marker, replace_marker, wri
 from exactlyonce.checkpoint.retained import copy_retained
 from exactlyonce.ledger.fence import EpochOvertaken
 from exactlyonce.ledger.publish import Publication, adopt, publish, record_answers, record_lost, record_query
-from exactlyonce.ledger.settling import record_loads
+from exactlyonce.ledger.two_phase import record_loads
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observe import Stores
 from exactlyonce.reconcile.verdicts import (

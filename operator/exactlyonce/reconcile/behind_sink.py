@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from exactlyonce.api.resource import FRESH, SETTLE_LOADS
+from exactlyonce.api.resource import FRESH
 from exactlyonce.checkpoint.state import Readable
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.known_loads import FoundLoad, told_spans
 from exactlyonce.ledger.rows import BatchRow, BatchStatus, FailureRow, FailureStatus, LedgerView
-from exactlyonce.ledger.settlement import Settlement
+from exactlyonce.ledger.settlement import Settlement, how_to_answer
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Positions, Ranges
 from exactlyonce.reconcile import new_generation
 from exactlyonce.reconcile.asked_reset import looked_for
@@ -175,7 +175,7 @@ def _halted(case: Case, found: FoundLoad, answer: Answer | None) -> Contradictio
     told = told_spans(found.spans, seen.request.position_text)
     what = (
         f"The sink has committed batch {found.batch} of this stream under {found.label} ({found.rows} rows of {told}), and the "
-        "ledger does not know it: it went back to an earlier state, and would land these records again."
+        "ledger does not know it: the ledger went back to an earlier state, and the stream would land these records again."
     )
     if case.ledger.stream.landed_batch is None:
         way_out = (
@@ -192,11 +192,7 @@ def _halted(case: Case, found: FoundLoad, answer: Answer | None) -> Contradictio
         words = case.change.named_words or case.change.sentences
         way_out = f"Its answer is taken up once the resource reads the same partitions again ({words})."
     else:
-        way_out = (
-            f"Look for these rows in the sink, then annotate the stream {SETTLE_LOADS} with {found.label}={Answer.COMMITTED} "
-            f"where it has them, or {found.label}={Answer.ABORTED} where it has none: `exactlyonce settle-loads` writes the "
-            "answer. Or restore a later state of the ledger."
-        )
+        way_out = how_to_answer(found.label)
     return Contradiction(ContradictionReason.LEDGER_BEHIND_SINK, f"{what} {way_out}", (_evidence(seen, found),))
 
 

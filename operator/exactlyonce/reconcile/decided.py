@@ -11,6 +11,7 @@ from exactlyonce.bounded_text import one_line
 from exactlyonce.ledger.decided import Answer, DecidedBatch
 from exactlyonce.ledger.known_loads import FoundLoad
 from exactlyonce.ledger.rows import BatchStatus, LedgerView
+from exactlyonce.reconcile.asked_reset import MOST_CHARACTERS_OF_BY
 from exactlyonce.reconcile.verdicts import (
     Contradiction,
     ContradictionReason,
@@ -54,7 +55,6 @@ def decided_evidence(ledger: LedgerView) -> tuple[Evidence, ...]:
 
 
 _BY = re.compile(r"(?:^|[\s,])by=([^\s,]+)")
-MOST_CHARACTERS_OF_BY = 200
 _ANSWER = re.compile(rf"([^\s=,]+)=({'|'.join(Answer)})")
 
 

@@ -17,8 +17,8 @@ from typing import Any
 from exactlyonce.bounded_json import MALFORMED, parse_json
 from exactlyonce.connectors.object_log.rows import changes_from_json, changes_to_json
 from exactlyonce.connectors.object_log.state import Changes, LedgerState
-from exactlyonce.connectors.object_log.values import count, fields, items, text, whole_number
 from exactlyonce.errors import LedgerRefused
+from exactlyonce.json_values import count, fields, items, text, whole_number
 
 FORMAT = 1
 """The version of the format; an object of any other is refused."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 from exactlyonce.connectors.object_log.state import Changes, Key, Stand, StoredBatch, StoredFailure, Table
-from exactlyonce.connectors.object_log.values import (
+from exactlyonce.json_values import (
     count,
     fields,
     items,

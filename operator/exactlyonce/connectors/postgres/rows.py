@@ -28,7 +28,7 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Position
 
 STREAM_COLUMNS = (
     "stream_id, token, owner_cluster, owner_uid, system_identifier, database_oid, epoch, ticket, claim, writer, "
-    "writer_released, landed_batch, generation, checkpoint_path, stateful"
+    "writer_released, landed_batch, generation, checkpoint_path, stateful, loads"
 )
 BATCH_COLUMNS = "batch, epoch, status, ranges::text, records_read, rows_written, dead_letters, note, landed_at"
 POSITION_COLUMNS = "topic, partition, next_offset, topic_id, fingerprint, partition_name, position::text"
@@ -60,7 +60,7 @@ select {STREAM_COLUMNS},
      from {{schema}}.batches b where b.stream_id = s.stream_id and b.batch >= coalesce(s.landed_batch, 0)),
     (select coalesce(json_agg(json_build_array({POSITION_COLUMNS})), '[]')
      from {{schema}}.offsets o where o.stream_id = s.stream_id and o.retired),
-    s.query, s.decided, s.loads
+    s.query, s.decided
 from {{schema}}.streams s where s.stream_id = %s
 """
 """One query, so one snapshot: a stream's row, its positions, its batches from the landed one on, and what it was made of."""
@@ -68,8 +68,8 @@ from {{schema}}.streams s where s.stream_id = %s
 _STREAM_WIDTH = len(STREAM_COLUMNS.split(","))
 
 
-def stream_from(row: Sequence[Any], loads: str | None) -> StreamRow:
-    """Return the stream of a row with STREAM_COLUMNS, and of what its column of loads holds."""
+def stream_from(row: Sequence[Any]) -> StreamRow:
+    """Return the stream of a row with STREAM_COLUMNS."""
     return StreamRow(
         stream_id=row[0],
         token=row[1],
@@ -84,7 +84,7 @@ def stream_from(row: Sequence[Any], loads: str | None) -> StreamRow:
         generation=row[12],
         checkpoint_path=row[13],
         stateful=row[14],
-        loads=KnownLoads.from_json(loads),
+        loads=KnownLoads.from_json(row[15]),
     )
 
 
@@ -106,6 +106,7 @@ def stream_values(row: StreamRow) -> tuple[Any, ...]:
         row.generation,
         row.checkpoint_path,
         row.stateful,
+        row.loads.to_json(),
     )
 
 
@@ -167,10 +168,10 @@ def positions_from(rows: Sequence[Sequence[Any]]) -> LandedPositions:
 
 def view_from(row: Sequence[Any]) -> LedgerView:
     """Return the view of a row of LOOK."""
-    *found, query, decided, loads = row[_STREAM_WIDTH:]
+    *found, query, decided = row[_STREAM_WIDTH:]
     positions, batches, retired = (json.loads(value) if isinstance(value, str) else value for value in found)
     return LedgerView(
-        stream_from(row, loads),
+        stream_from(row),
         positions_from(positions),
         tuple(batch_from(batch) for batch in batches),
         positions_from(retired),

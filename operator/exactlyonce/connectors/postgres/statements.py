@@ -21,8 +21,6 @@ class Statements:
         self._ledger = ledger
         self._evicting = evicting
         self.connection = connection
-        self._loads: dict[str, str | None] = {}
-        """What each stream's row says of its loads, as it was read under its lock and written since."""
 
     def cursor(self) -> psycopg2.extensions.cursor:
         """Return a cursor of this transaction, for the sink's own statements."""

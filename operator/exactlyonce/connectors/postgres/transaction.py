@@ -40,14 +40,10 @@ class PostgresTransaction(Housekeeping):
         """Lock the stream's row and return it as committed once the lock is had."""
         # READ COMMITTED: after a wait the row is read again as it then is (EvalPlanQual), so what comes back is never
         # older than the lock.
-        statement = f"select {STREAM_COLUMNS}, loads from {{schema}}.streams where stream_id = %s {lock.value}"
+        statement = f"select {STREAM_COLUMNS} from {{schema}}.streams where stream_id = %s {lock.value}"
         with self.waiting():
             rows = self._rows(statement, stream_id)
-        if not rows:
-            return None
-        row = stream_from(rows[0], rows[0][-1])
-        self._loads[stream_id] = row.loads.to_json()
-        return row
+        return stream_from(rows[0]) if rows else None
 
     def insert_stream(self, row: StreamRow) -> bool:
         """Insert the stream's row unless there is one."""
@@ -63,10 +59,6 @@ class PostgresTransaction(Housekeeping):
         assignments = ", ".join(f"{name} = %s" for name in names)
         statement = f"update {{schema}}.streams set {assignments}, changed_at = now() where stream_id = %s"
         self._count(statement, *values, row.stream_id)
-        loads = row.loads.to_json()
-        if loads != self._loads.get(row.stream_id):  # they may be thousands, and most transactions change none
-            self._count("update {schema}.streams set loads = %s where stream_id = %s", loads, row.stream_id)
-            self._loads[row.stream_id] = loads
 
     def write_witness(self, stream_id: str, batch: BatchNumber, tag: int) -> None:
         """Record that a task wrote its rows in this transaction."""

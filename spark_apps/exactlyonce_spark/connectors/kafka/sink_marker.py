@@ -10,11 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from exactlyonce.bounded_json import parse_json
+from exactlyonce.json_values import count, text
 from exactlyonce.ledger.known_loads import FoundLoad, Span, digest_of, spans_document, spans_of
 from exactlyonce.positions.ranges import BatchNumber
 
 MOST_CHARACTERS = 3_500
 """Brokers take metadata of 4,096 characters by default (offset.metadata.max.bytes)."""
+
+_MOST_COUNTED = (1 << 62) - 1
+"""Of batches and rows: Spark numbers batches in 63 bits, and the next one has to have a number, too."""
 
 _LABEL, _BATCH, _ROWS, _SPANS, _DIGEST = "label", "batch", "rows", "spans", "digest"
 _OF_NO_LOAD = {_LABEL, _BATCH}
@@ -53,16 +57,16 @@ class Marker:
             return _rendered(document)
         document[_ROWS] = self.rows
         if self.spans is not None:
-            text = _rendered(document | {_SPANS: spans_document(self.spans)})
-            if len(text) <= MOST_CHARACTERS:
-                return text
+            whole = _rendered(document | {_SPANS: spans_document(self.spans)})
+            if len(whole) <= MOST_CHARACTERS:
+                return whole
         return _rendered(document | {_DIGEST: self.digest if self.spans is None else digest_of(self.spans)})
 
     @classmethod
-    def from_metadata(cls, text: str | None) -> Marker | None:
+    def from_metadata(cls, content: str | None) -> Marker | None:
         """Return what `to_metadata` rendered; None for anything else, which somebody else has committed or reset."""
         try:
-            found = parse_json(text or "")
+            found = parse_json(content or "")
             return _parsed(found) if isinstance(found, dict) else None
         except ValueError:
             return None
@@ -73,14 +77,12 @@ def _parsed(found: dict[str, Any]) -> Marker | None:
     if batch is None:
         is_one = found.keys() == _OF_NO_LOAD and (label is None or isinstance(label, str))
         return Marker(label) if is_one else None
-    rows, digest = found.get(_ROWS), found.get(_DIGEST, "")
     if found.keys() not in ({*_OF_NO_LOAD, _ROWS, _SPANS}, {*_OF_NO_LOAD, _ROWS, _DIGEST}):
         return None
-    counts = [value for value in (batch, rows) if isinstance(value, int) and not isinstance(value, bool) and value >= 0]
-    if not isinstance(label, str) or not isinstance(digest, str) or len(counts) != 2:
+    rows, spans = count(found[_ROWS]), spans_of(found[_SPANS]) if _SPANS in found else None
+    if max(count(batch), rows) > _MOST_COUNTED:
         return None
-    spans = spans_of(found[_SPANS]) if _SPANS in found else None
-    return Marker(label, BatchNumber(counts[0]), counts[1], spans, digest)
+    return Marker(text(label), BatchNumber(batch), rows, spans, text(found.get(_DIGEST, "")))
 
 
 def _rendered(document: dict[str, Any]) -> str:

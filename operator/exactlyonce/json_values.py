@@ -1,7 +1,4 @@
-"""The values of a document, each of the type that belongs there. Performs no I/O.
-
-Whoever can write an object can write a checksum that fits, so each value's type is checked before anything is made of it.
-"""
+"""The values of a JSON document that others may write, each of the type that belongs there. Performs no I/O."""
 
 from __future__ import annotations
 
