@@ -201,8 +201,13 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "files_of_a_former_query_are_orphans": Scenario.with_manifest,
     "witnesses_not_required": lambda drawn: drawn.delivered(Delivery.AT_LEAST_ONCE),
     "a_taken_batch_counts_as_landed": lambda drawn: drawn.delivered(Delivery.AT_MOST_ONCE),
-    "a_generation_is_published_over_a_taken_batch": lambda drawn: _few("failover", "kill driver", "lose checkpoint")(
-        drawn.delivered(Delivery.AT_MOST_ONCE)
+    # Each of them makes a generation necessary while a batch is taken.
+    "a_generation_is_published_over_a_taken_batch": lambda drawn: _few(
+        "failover", "limit changed", "lose driver", "lose checkpoint"
+    )(drawn.delivered(Delivery.AT_MOST_ONCE)),
+    # A log that two write may start a batch elsewhere than the one that landed.
+    "the_start_of_a_landed_batch_is_not_compared": lambda drawn: _few("foreign writes", "kill driver")(
+        drawn.delivered(Delivery.EXACTLY_ONCE)
     ),
     "partitions_land_unrecorded": _failing_over_by_partition,
     **dict.fromkeys(OF_KNOWN_LOADS, _few("kill driver", *_GOES_BACK)),
