@@ -40,9 +40,9 @@ def world(passed: Watch) -> World:  # noqa: F811 - the fixture
     killed_at("batch.decided", passed)
     with pytest.raises(Killed):
         made.land()
-    raise_epoch(made.ledger, new_stream(made.ledger), Epoch(made.permit.epoch + 1))
+    raise_epoch(made.ledger, new_stream(made.ledger), Epoch(made.permit.epoch + 1), "ticket")
     epoch = Epoch(made.permit.epoch + 1)
-    made.permit = claim_epoch(made.ledger, STREAM, epoch, f"claim-{epoch}", writes=False)[0]
+    made.permit = claim_epoch(made.ledger, STREAM, epoch, f"claim-{epoch}", "ticket", writes=False)[0]
     return made
 
 
@@ -81,7 +81,7 @@ def test_rows_that_the_sink_has_aborted_are_made_again_by_one_spark(world: World
 
 def test_files_that_wait_for_their_statement_are_loaded_by_a_target_that_knows_the_columns(world: World) -> None:
     sparks, decided = Sparks(world), decided_of(world)
-    waiting = replace(decided.committables[0], transaction_id="", staged=StagedFile("a.json"))
+    waiting = replace(decided.committables[0], transaction_id="", staged=StagedFile("a.json", "the store"))
     record(world, replace(decided, committables=(waiting,)))
     with pytest.raises(NoStagedLoads):  # the toy has no such loads; but it was asked with Spark
         finish_only(unattended(world, sparks, world.target()))
@@ -97,7 +97,7 @@ def test_where_rows_land_with_the_ledger_nothing_may_be_decided(world: World) ->
 
 
 def test_one_that_was_superseded_finishes_nothing(world: World) -> None:
-    raise_epoch(world.ledger, new_stream(world.ledger), Epoch(world.permit.epoch + 1))
+    raise_epoch(world.ledger, new_stream(world.ledger), Epoch(world.permit.epoch + 1), "ticket")
     for target in (world.target(), None, Shown()):
         with pytest.raises(Fenced):
             finish_only(unattended(world, Sparks(world), target))

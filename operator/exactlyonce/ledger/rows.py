@@ -47,9 +47,9 @@ class StreamRow:
     `ticket` is a random text of the raise of this epoch, which only a driver that it started has: epochs start over where a
     stream is forgotten and recreated. `claim` is None until the process of this epoch has claimed it. `writer` is the epoch of
     the process that last claimed the right to write the published checkpoint, whatever epoch it is now; `writer_released` says
-    that the latest such process has ended, with all that it had landed shown. `landed_batch`, `generation` and `checkpoint_path`
-    are None until the first generation is published. `stateful`: a batch of a stateful query has landed. `loads`: of a sink of
-    two phases.
+    that the latest such process has ended, with all that it had landed shown. `landed_batch`, `generation` and
+    `checkpoint_path` are None until the first generation is published. `stateful`: a batch of a stateful query has landed.
+    `loads`: of a sink of two phases.
     """
 
     stream_id: str

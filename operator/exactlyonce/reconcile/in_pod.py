@@ -34,7 +34,8 @@ class Brief:
     `gone_owner` is the owner that the ledger had before the raise, where it no longer exists. The stream's annotations
     but those that a decision depends on are left out. `ticket` is what the raise drew, `known` what the status remembers
     of the ledger, `shrunk` how many offsets a batch may have for now, `too_large` the batch because of which, `poison`
-    the batch that the driver quarantines, by its failing records alone where it `bisects`. `finished_by` is as `Request` has it.
+    the batch that the driver quarantines, by its failing records alone where it `bisects`.
+    `finished_by` is as `Request` has it.
     """
 
     stream: Stream

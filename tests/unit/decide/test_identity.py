@@ -287,7 +287,11 @@ def test_fresh_starts_over_and_replaces_the_token_last(facts: Observation, token
     assert isinstance(decision.verdict, FirstStart)
     # A crash before the last of them finds the old token, so the annotation still holds and the start is recreated.
     assert isinstance(decision.actions[0], SeedAndPublish)
-    assert decision.actions[1:] == (STARTED_OVER, replace(new_marker(facts), marker=Marker(STREAM, NEW_TOKEN)), Launch())
+    assert decision.actions[1:] == (
+        STARTED_OVER,
+        replace(new_marker(facts), marker=Marker(STREAM, NEW_TOKEN)),
+        Launch(),
+    )
 
 
 @pytest.mark.parametrize("annotation", ["adopt", "fresh"])
