@@ -43,7 +43,7 @@ class SparkWhenNeeded:
         """Spark, and the sink as a driver with a query has it."""
         return self.start()
 
-    def run_again(self, ranges: Ranges, job: tasks.Job) -> list[tasks.TaskReport]:
+    def run_again(self, ranges: Ranges, job: tasks.PrepareJob) -> list[tasks.TaskReport]:
         """Run a job as one task over the rows of exactly these ranges, as the query makes them."""
         return self.started.run_again(ranges, job)
 
