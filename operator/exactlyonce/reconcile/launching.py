@@ -8,6 +8,7 @@ from dataclasses import replace
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.launch.port import Ended, Gone, Launcher, Orders
+from exactlyonce.ledger.expiry import make_room
 from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import Epoch
@@ -83,6 +84,7 @@ class Launching(PassOperations):
         ticket = new_token()
         raised = raise_epoch(context.stores.ledger, self._new_stream(), attempt, ticket)
         self.reached("pass.epoch-raised")
+        make_room(context.stores.ledger, stream_id, self.stream.spec.ledger_retention)
         if context.place.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
         request = request_of(
