@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from exactlyonce.checkpoint.store import ObjectStore
+from exactlyonce.connectors.object_log.bounds import BOUNDS, Bounds
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.ledger.fence import Permit, raise_epoch
@@ -21,11 +22,16 @@ class Crashed(BaseException):
 
 
 def ledger_on(
-    store: ObjectStore, every: int = 100, reached: Callable[[str], None] = lambda point: None
+    store: ObjectStore,
+    every: int = 100,
+    reached: Callable[[str], None] = lambda point: None,
+    bounds: Bounds = BOUNDS,
 ) -> ObjectLogLedger:
     """A ledger of a process of its own on a log."""
     # Committables leave the state with each snapshot, where in production a megabyte of them has to be there.
-    made = ObjectLogLedger(ObjectLog(store, "ledger", snapshot_every=every, archived_from_bytes=1, reached=reached))
+    made = ObjectLogLedger(
+        ObjectLog(store, "ledger", snapshot_every=every, archived_from_bytes=1, bounds=bounds, reached=reached)
+    )
     made.prepare()
     return made
 

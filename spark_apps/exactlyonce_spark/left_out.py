@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.errors import Refused
 from exactlyonce.ledger.fence import Permit, fence
-from exactlyonce.ledger.held import HELD, held_failures
+from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.room import counted_failures, why_no_room
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, OffsetRange, Partition, Ranges
@@ -118,19 +119,19 @@ def failures_left_out(
 
 
 def require_room(
-    held: Collection[FailureRow], failures: Collection[FailureRow], most: int, batch: BatchNumber, error: str
+    transaction: LedgerTransaction, stream_id: str, failures: Sequence[FailureRow], most: int, batch: BatchNumber
 ) -> None:
-    """Require that no more than `most` offsets are in quarantine with those of a batch.
+    """Require that there is room for the failures of a batch, with at most so many offsets in quarantine.
 
     Raises:
-        NotToBeQuarantined: if they would be more.
+        NotToBeQuarantined: if there is none.
     """
-    count = sum(row.offset_count for row in (*held, *failures))
-    if count > most:
+    kept = counted_failures(transaction, stream_id)
+    why = why_no_room(kept, (*kept, *failures), most, transaction.room)
+    if why is not None:
         raise NotToBeQuarantined(
-            f"Batch {batch} failed too often, and with it {count} records would be in quarantine, more than "
-            f"recovery.maxQuarantined ({most}). Fix the cause, or raise the limit, then start the stream again. The "
-            f"last error: {error}"
+            f"Batch {batch} failed too often and is not quarantined: {why}; or fix what fails. Then start the stream again. "
+            f"The last error: {failures[-1].error}"
         )
 
 
@@ -143,8 +144,7 @@ def keep_left_out(transaction: LedgerTransaction, stream: StreamRow, batch: Batc
     failures = left_out.failures
     if not failures:
         return
-    held = held_failures(transaction, stream.stream_id)
-    require_room(held, failures, left_out.most, batch, failures[-1].error)
+    require_room(transaction, stream.stream_id, failures, left_out.most, batch)
     transaction.write_failures(stream.stream_id, tuple(replace(row, life=stream.life) for row in failures))
     reached("land.left-out-kept", batch)
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from exactlyonce.launch.port import Quarantine
 from exactlyonce.ledger.fence import Permit, fence
-from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.publish import failures_of
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, StreamRow
@@ -80,8 +79,7 @@ class Quarantines:
             )
         failures, most = failures_left_out(self.source, batch, found), self.settings.most_quarantined
         with self.ledger.transaction() as transaction:
-            held = held_failures(transaction, self.permit.stream_id)
-        require_room(held, failures, most, batch.number, found[-1].error)
+            require_room(transaction, self.permit.stream_id, failures, most, batch.number)
         return LeftOut(failures, most)
 
 
@@ -108,7 +106,7 @@ def quarantine_batch(
     `most` bounds the offsets that the stream has in quarantine, these included.
 
     Raises:
-        NotToBeQuarantined: if the query keeps state, or it would be more than `most`; nothing was changed.
+        NotToBeQuarantined: if the query keeps state, or there is no room; nothing was changed.
         Fenced, LandingRefused: nothing was changed.
         CommitOutcomeUnknown: if the outcome could not be settled.
     """
@@ -126,8 +124,7 @@ def quarantine_batch(
             stream = fence(transaction, permit, Lock.UPDATE)
             reached("land.fenced", batch.number)
             require_next(stream, batch)
-            before = held_failures(transaction, permit.stream_id)
-            require_room(before, failures, most, batch.number, error)
+            require_room(transaction, permit.stream_id, failures, most, batch.number)
             landed = transaction.read_positions(permit.stream_id)
             require_start(landed, batch, except_for=begun.finished)
             advance(transaction, permit.stream_id, batch, landed)

@@ -83,7 +83,8 @@ def texts_of(service: Service, name: str) -> Counter[str]:
     found: Counter[str] = Counter()
     for entry in service.entries(name):
         content = json.loads(entry)["content"]
-        found.update(row for table, _, _, row in content["changes"] if table == "committable")
+        groups = [items for table, _, _, items in content["changes"]["groups"] if table == "committable"]
+        found.update(text for items in groups for _, text in items)
     return found
 
 

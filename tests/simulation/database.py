@@ -8,10 +8,12 @@ The same behaviour suite runs over it and over Postgres (tests/integration/test_
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import ClassVar
 
 from exactlyonce.errors import CommitOutcomeUnknown, LedgerUnreachable
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.ledger.letters import LetterKey
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from tests.simulation.letters import letters_in
 from tests.simulation.memory_transaction import MemoryTransaction, landed_in
@@ -27,6 +29,8 @@ def waits_for_disk(database: MemoryDatabase, lasting: bool) -> bool:
 
 class MemoryLedger:
     """A `Ledger` for one client of the database."""
+
+    room: ClassVar[Room | None] = None
 
     def __init__(self, database: MemoryDatabase) -> None:
         self.database = database

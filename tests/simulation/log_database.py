@@ -111,6 +111,14 @@ class LogDatabase(MemoryDatabase):
         origin = self.objects.objects.get(f"{FOLDER}/log.json")
         return "" if origin is None else f"{FOLDER}/{self._content(origin)['id']}/"
 
+    def values(self) -> int:
+        """How many values the newest snapshot and the entries after it have: brackets and commas, also those of texts."""
+        folder = self._folder()
+        paths = sorted(path for path in self.objects.objects if folder and path.startswith(folder))
+        newest = max((path for path in paths if path.endswith(".snapshot")), default="")
+        read = [path for path in paths if path == newest or (path.endswith(".entry") and path > newest)]
+        return sum(self.objects.objects[path].count(mark) for path in read for mark in (b"[", b"{", b","))
+
     def _folded(self) -> dict[Key, Any]:
         """The newest snapshot, and the entries after it until one is missing."""
         objects, folder = self.objects.objects, self._folder()

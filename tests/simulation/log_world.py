@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Any
 
 from exactlyonce.api.spec import Delivery
+from exactlyonce.connectors.object_log.bounds import BOUNDS
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.connectors.specs import Commit
@@ -44,9 +45,12 @@ OF_DATABASES = frozenset(
 class LogWorld(SimulatedWorld):
     """Everything of one seed. `ledgers` are those of the processes: each has folded the log up to where it last looked."""
 
+    archived_from_bytes = 1
+
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         self._ledgers: dict[Process | None, ObjectLogLedger] = {}
         self._silent: dict[Process | None, int] = {}
+        self.bounds = replace(BOUNDS, ended_ranges=seed % 5, batch_ranges=5 + seed % 40)
         super().__init__(seed, scenario)
         self._snapshot_every = self.random.randint(2, 5)
 
@@ -55,7 +59,13 @@ class LogWorld(SimulatedWorld):
         process = self.simulation.running
         if process not in self._ledgers:
             assert isinstance(self.database, LogDatabase)
-            log = ObjectLog(self.database.objects, FOLDER, snapshot_every=self._snapshot_every, archived_from_bytes=1)
+            log = ObjectLog(
+                self.database.objects,
+                FOLDER,
+                snapshot_every=self._snapshot_every,
+                archived_from_bytes=self.archived_from_bytes,
+                bounds=self.bounds,
+            )
             self._ledgers[process] = ObjectLogLedger(
                 log, lambda: self.clock + timedelta(microseconds=self.simulation.steps)
             )

@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from exactlyonce.errors import LedgerRefused, LedgerUnreachable, LockHeldByOther
 from exactlyonce.ledger.backfills import Backfill, Occupant
 from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -35,6 +36,8 @@ LOCK_TIMEOUT_LOOKS = 400
 @dataclass(eq=False)
 class MemoryTransaction(MemoryCommittables, MemoryLetters):
     """A `LedgerTransaction`, and the sink's statements beside it."""
+
+    room: ClassVar[Room | None] = None
 
     database: MemoryDatabase
     evicting: bool

@@ -26,6 +26,7 @@ from tests.simulation.claims import (
 )
 from tests.simulation.folder_chaos import FolderChaos, mends
 from tests.simulation.folder_world import FolderWorld
+from tests.simulation.full_log_world import FullLogWorld
 from tests.simulation.given_up import check_given_up, records_given_up, stood_elsewhere
 from tests.simulation.keyed import HowKeyed, expected
 from tests.simulation.kinesis_chaos import KinesisChaos
@@ -145,6 +146,8 @@ def _person_acts(world: SimulatedWorld) -> bool:
         return False
     if isinstance(world, FolderWorld) and mends(world):
         return True
+    if isinstance(world, FullLogWorld) and world.makes_room():
+        return True
     return starts_over(world) or adopts(world) or answers(world) or withdraws(world)
 
 
@@ -183,8 +186,7 @@ def _check_life(world: SimulatedWorld) -> None:
         raise Violation(f"rows beyond what landed: {unknown}")
     if world.stateful:
         _check_emitted(world, counts)
-    if is_halted(world) and not explains_halt(world):
-        raise Violation(f"halted without a reason: {world.statuses.status.message}")
+    _check_halt(world)
     limit = world.statuses.status.batch_limit
     if (
         not is_halted(world)
@@ -196,6 +198,14 @@ def _check_life(world: SimulatedWorld) -> None:
     without_reason = unexplained(world)
     if without_reason:
         raise Violation("; ".join(without_reason))
+
+
+def _check_halt(world: SimulatedWorld) -> None:
+    """A halt has a reason; and one for a full log is not the end, once a person has done what its sentence says."""
+    if is_halted(world) and not explains_halt(world):
+        raise Violation(f"halted without a reason: {world.statuses.status.message}")
+    if isinstance(world, FullLogWorld) and world.has_no_way_out():
+        raise Violation(f"halted for a full log, without a way out: {world.statuses.status.message}")
 
 
 def _check_shown(world: SimulatedWorld, counts: Counter[Hashable]) -> None:

@@ -76,6 +76,9 @@ def explains_halt(world: SimulatedWorld) -> bool:
     halting_errors = (*refused, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded, *world.refused)
     if latest is not None and any(isinstance(driver.problem, halting_errors) for driver in _drivers_of(world, latest)):
         return True  # that its state was lost, or its ledger went back, is asked with the driver's ending
+    failed = world.journal.failed_passes[-1:]
+    if latest is not None and any(isinstance(it.problem, world.refused) and it.until >= latest.began for it in failed):
+        return True  # a pass was refused; whether anything explains that is asked with the other passes
     halting = latest is not None and latest.decision is not None and latest.decision.halts
     return latest is not None and halting and _is_explained(world, latest)
 

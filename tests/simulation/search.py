@@ -20,6 +20,7 @@ from tests.simulation.at_rest import FRESH_AT_ANY_TIME
 from tests.simulation.beside_world import BesideWorld
 from tests.simulation.files_replay_world import FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
+from tests.simulation.full_log_world import FullLogWorld
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kafka_world import KafkaWorld
 from tests.simulation.kinesis_replay_world import KinesisReplayWorld
@@ -33,6 +34,7 @@ from tests.simulation.mutations import (
     MUTATIONS,
     OF_BESIDES,
     OF_FOLDERS,
+    OF_FULL_LOGS,
     OF_GIVE_UPS,
     OF_KINESIS,
     OF_KINESIS_REPLAYS,
@@ -146,6 +148,7 @@ _RESHARDS = _few("kill driver", "reshard", "unlisted")
 
 WORLDS: tuple[tuple[Collection[str], type[SimulatedWorld]], ...] = (
     (OF_FOLDERS, FolderWorld),
+    (OF_FULL_LOGS, FullLogWorld),
     (OF_KINESIS, KinesisWorld),
     (OF_KINESIS_REPLAYS, KinesisReplayWorld),
     (OF_LETTERS, LettersWorld),

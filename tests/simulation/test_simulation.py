@@ -23,6 +23,7 @@ from tests.simulation.beside_world import BesideWorld
 from tests.simulation.digests import KINDS, digest_of
 from tests.simulation.files_replay_world import FilesReplayLogWorld, FilesReplayWorld
 from tests.simulation.folder_world import FolderWorld
+from tests.simulation.full_log_world import FullLogWorld
 from tests.simulation.give_up_world import GiveUpWorld
 from tests.simulation.kafka_world import KafkaWorld
 from tests.simulation.kinesis_world import KinesisWorld
@@ -131,6 +132,7 @@ def searched(pool: ProcessPoolExecutor, request: pytest.FixtureRequest) -> Searc
     [
         (SimulatedWorld, SEEDS),
         (LogWorld, SEEDS_OF_OBJECT_LOGS),
+        (FullLogWorld, max(1, SEEDS_OF_OBJECT_LOGS // 2)),
         (ManifestLogWorld, SEEDS_OF_FILES_OVER_LOGS),
         (TableWorld, SEEDS_OF_TABLES),
         (SnapshotWorld, SEEDS_OF_TABLES),

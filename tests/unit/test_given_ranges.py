@@ -13,8 +13,8 @@ from exactlyonce.api.resource import parse_stream
 from exactlyonce.cli.given_ranges import RangesUnreadable, given_ranges, named_spans, taken_from
 from exactlyonce.ledger.given_ranges import Standing, Taken, take_up, taken_of
 from exactlyonce.ledger.letters import SetBack
-from exactlyonce.ledger.publish import TooMuchInQuarantine
 from exactlyonce.ledger.replay import NothingToReplayInto
+from exactlyonce.ledger.room import TooMuchInQuarantine
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.named_spans import NamedSpan
@@ -140,7 +140,7 @@ def test_it_is_put_into_quarantine_in_one_transaction_and_no_more_than_may_be_th
     lost = replace(SKIPPED, from_offset=0, until_offset=10, fingerprint=None, life=view.stream.life)
     with ledger.transaction() as transaction:
         transaction.write_failures(STREAM, (lost,))
-    with pytest.raises(TooMuchInQuarantine, match="4 records of shop/orders would be in quarantine"):
+    with pytest.raises(TooMuchInQuarantine, match="4 records would be in quarantine"):
         take_up(ledger, STREAM, given, 3)
     for _ in range(2):
         found = take_up(ledger, STREAM, given, 4)

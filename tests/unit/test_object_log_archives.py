@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from exactlyonce.checkpoint.store import FileTooLarge
 from exactlyonce.connectors.object_log import archives as archiving
-from exactlyonce.connectors.object_log import fold
-from exactlyonce.connectors.object_log import log as logs
+from exactlyonce.connectors.object_log.bounds import BOUNDS, LogFull
 from exactlyonce.connectors.object_log.documents import LogDamaged
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
-from exactlyonce.errors import CommitOutcomeUnknown, LedgerRefused, StoreUnreachable
+from exactlyonce.errors import CommitOutcomeUnknown, StoreUnreachable
 from exactlyonce.ledger.expiry import delete_expired
 from exactlyonce.positions.ranges import BatchNumber
 from tests.ledgers import STREAM, new_stream, started
@@ -115,43 +116,13 @@ def test_a_stream_that_is_forgotten_leaves_no_reference(store: MemoryObjects) ->
     assert visible(ledger_on(store)) == []
 
 
-def test_an_entry_that_nobody_would_read_again_is_refused_and_not_written(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
+def test_an_entry_that_nobody_would_read_again_is_refused_and_not_written(store: MemoryObjects) -> None:
+    permit = started(ledger_on(store))
     before = entries(store)
-    monkeypatch.setattr(fold, "MOST_BYTES", 200)
-    with pytest.raises(
-        LedgerRefused, match=r"000000000004\.entry would have \d+ bytes, and an object of a ledger may have at most 200"
-    ):
-        land(ledger, permit, 1)
-    assert entries(store) == before
-
-
-def test_a_snapshot_that_nobody_would_read_again_is_not_written_and_batches_land_all_the_same(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    ledger = ledger_on(store, every=5)
-    permit = started(ledger)
-    tried = []
-    refuse = fold.require_readable
-
-    def small(where: str, content: bytes) -> bytes:
-        if not where.endswith(".snapshot"):
-            return refuse(where, content)
-        tried.append(where)
-        with monkeypatch.context() as patch:
-            patch.setattr(fold, "MOST_BYTES", 10)
-            return refuse(where, content)
-
-    monkeypatch.setattr(logs, "require_readable", small)
-    for number in range(1, 12):
-        land(ledger, permit, number)
-    assert (snapshots(store), visible(ledger_on(store))) == ([], records(11))
-    assert "could not be kept short; it will be retried in 5 entries" in caplog.text
-    assert "keep fewer batches (ledgerRetention.batches.count)" in caplog.text
-    assert len(tried) == 2, "of fourteen entries, the fifth and the tenth"
+    with pytest.raises(LogFull, match=r"no room for an entry of \d+ bytes.* nothing was written"):
+        land(ledger_on(store, bounds=replace(BOUNDS, object_bytes=200)), permit, 1)
+    assert [name for name in entries(store) if name not in before] == ["000000000004.entry"], "which changes nothing"
+    assert visible(ledger_on(store)) == []
 
 
 def test_an_entry_after_ours_that_is_too_large_to_read_leaves_our_outcome_unknown(store: MemoryObjects) -> None:

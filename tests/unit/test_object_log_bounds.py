@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,8 @@ from exactlyonce.assembly import ledger_fleet, ledger_key
 from exactlyonce.checkpoint.files import FileTorn, parse_commit, parse_metadata, parse_offsets
 from exactlyonce.checkpoint.store import FileTooLarge
 from exactlyonce.connectors.kafka.codec import CODEC
-from exactlyonce.connectors.object_log import expiry, fold
+from exactlyonce.connectors.object_log.bounds import BOUNDS, Bounds, LogTooLarge
 from exactlyonce.connectors.object_log.documents import LogDamaged
-from exactlyonce.connectors.object_log.fold import LogTooLarge
 from exactlyonce.connectors.object_log.ledger import ObjectLogLedger
 from exactlyonce.connectors.object_log.log import ObjectLog
 from exactlyonce.errors import LedgerRefused
@@ -57,42 +57,24 @@ def test_an_archive_with_more_values_than_any_has_is_refused_before_it_is_parsed
         visible(ledger_on(store))
 
 
-@pytest.mark.parametrize(("bound", "most"), [("MOST_FOLDED_BYTES", 3000), ("MOST_FOLDED_VALUES", 200)])
+@pytest.mark.parametrize("bounds", [replace(BOUNDS, folded_bytes=3000), replace(BOUNDS, values=200)])
 def test_a_log_that_is_larger_than_what_is_read_of_one_is_refused_in_a_sentence(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch, bound: str, most: int
+    store: MemoryObjects, bounds: Bounds
 ) -> None:
     ledger = ledger_on(store)
     permit = started(ledger)
     for number in range(1, 10):
         land(ledger, permit, number)
-    monkeypatch.setattr(fold, bound, most)
+    most = min(bounds.folded_bytes, bounds.values)
     with pytest.raises(LogTooLarge, match=rf"^The ledger at s3a://lake/orders/ledger has more than [^\n]*{most}"):
-        ObjectLogLedger(ObjectLog(store, "ledger")).view(STREAM)
+        ledger_on(store, bounds=bounds).view(STREAM)
 
 
-def test_an_entry_that_would_make_the_log_too_large_to_read_is_not_written(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ledger = ledger_on(store)
-    permit = started(ledger)
-    monkeypatch.setattr(fold, "MOST_FOLDED_BYTES", sum(map(len, store.objects.values())) + 10)
-    before = entries(store)
-    with pytest.raises(LogTooLarge):
-        land(ledger, permit, 1)
-    assert entries(store) == before
-    assert ledger_on(store).view(STREAM) is not None
-
-
-def test_who_follows_a_log_entry_by_entry_is_refused_nothing_that_others_may_read(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, operator = ledger_on(store, every=5), ledger_on(store)
+def test_who_follows_a_log_entry_by_entry_is_refused_nothing_that_others_may_read(store: MemoryObjects) -> None:
+    bounds = replace(BOUNDS, folded_bytes=15_000)
+    driver, operator = ledger_on(store, every=5, bounds=bounds), ledger_on(store, bounds=bounds)
     permit = started(driver)
-    for number in range(1, 6):
-        land(driver, permit, number)
-    delete_expired(driver, permit, KEEPS_NOTHING, fewest=1)
-    monkeypatch.setattr(fold, "MOST_FOLDED_BYTES", 15_000)
-    for number in range(6, 40):
+    for number in range(1, 40):
         land(driver, permit, number)
         delete_expired(driver, permit, KEEPS_NOTHING, fewest=1)
         view = operator.view(STREAM)
@@ -101,12 +83,9 @@ def test_who_follows_a_log_entry_by_entry_is_refused_nothing_that_others_may_rea
     assert sum(len(content) for path, content in store.objects.items() if path.endswith("entry")) < 15_000
 
 
-@pytest.mark.parametrize("bound", ["SNAPSHOT_FROM_BYTES", "SNAPSHOT_FROM_VALUES"])
-def test_large_entries_make_a_snapshot_before_there_are_many(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch, bound: str
-) -> None:
-    monkeypatch.setattr(fold, bound, {"SNAPSHOT_FROM_BYTES": 4000, "SNAPSHOT_FROM_VALUES": 150}[bound])
-    ledger = ledger_on(store, every=1000)
+@pytest.mark.parametrize("bounds", [replace(BOUNDS, snapshot_bytes=4000), replace(BOUNDS, snapshot_values=150)])
+def test_large_entries_make_a_snapshot_before_there_are_many(store: MemoryObjects, bounds: Bounds) -> None:
+    ledger = ledger_on(store, every=1000, bounds=bounds)
     permit = started(ledger)
     for number in range(1, 31):
         land(ledger, permit, number)
@@ -115,24 +94,18 @@ def test_large_entries_make_a_snapshot_before_there_are_many(
     assert visible(ledger_on(store)) == records(30)
 
 
-@pytest.mark.parametrize(("most", "kept"), [(10, 5), (2, 3), (1000, 21)])
+@pytest.mark.parametrize(("most", "kept"), [(35, 5), (2, 3), (1000, 20)])
 def test_batches_of_many_partitions_are_kept_as_far_as_their_ranges_fit(
-    store: MemoryObjects, monkeypatch: pytest.MonkeyPatch, most: int, kept: int
+    store: MemoryObjects, most: int, kept: int
 ) -> None:
-    """Each has two; the first three stay with what decides, and nothing that was made visible goes."""
-    ledger = ledger_on(store)
+    """Each has two, and its row counts as five; the first three stay, and nothing that was made visible goes."""
+    ledger = ledger_on(store, bounds=replace(BOUNDS, batch_ranges=most))
     permit = started(ledger)
     for number in range(1, 21):
         land(ledger, permit, number)
-    monkeypatch.setattr(expiry, "MOST_RANGES", most)
-    keep_all = KEEPS_NOTHING.model_copy(update={"batches": KEEPS_NOTHING.batches.model_copy(update={"count": 10_000})})
-    keep_long = keep_all.model_copy(
-        update={"batches": keep_all.batches.model_copy(update={"age": keep_all.batches.age * 10_000_000})}
-    )
-    delete_expired(ledger, permit, keep_long)
     with ledger_on(store).transaction() as transaction:
         left = [row.batch for row in transaction.read_batches_after(STREAM, BatchNumber(0)) if row.batch]
-    assert left == list(range(21 - min(kept, 20), 21))
+    assert left == list(range(21 - kept, 21))
     assert visible(ledger) == records(20)
 
 

@@ -63,7 +63,7 @@ def test_an_object_that_was_cut_or_overwritten_is_refused_in_a_sentence(
 def test_an_object_whose_content_was_changed_is_known_by_its_checksum(store: MemoryObjects) -> None:
     started(ledger_on(store))
     path = next(path for path in store.objects if path.endswith("000000000002.entry"))
-    store.objects[path] = store.objects[path].replace(b'"orders",0', b'"orders",7')
+    store.objects[path] = store.objects[path].replace(b'"orders","id-1"', b'"orders","id-7"')
     with pytest.raises(LogDamaged, match="checksum"):
         ledger_on(store).view(STREAM)
 

@@ -24,7 +24,7 @@ from exactlyonce.ledger.decided import Committable, DecidedBatch
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.rows import BatchStatus, FailureRow, FailureStatus, QueryMark
 from exactlyonce.positions.fingerprint import Fingerprint
-from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Epoch, OffsetRange, Positions, Ranges
 from exactlyonce.positions.selection import Selection
 from tests.ledgers import IDS, P0, P1, STREAM, batch_row, started
 from tests.object_logs import archives, land, ledger_on, snapshots
@@ -63,7 +63,8 @@ def log_with_every_row(every: int) -> MemoryObjects:
         decided = DecidedBatch(BatchNumber(2), (load,), {"orders": "id-1"}, {P0: Fingerprint(1, "digest", 1, 1)})
         transaction.write_decided(STREAM, decided)
         stand = transaction.read_positions(STREAM)
-        transaction.set_positions(STREAM, replace(stand, origin_ids={"orders": "id-2"}))
+        positions = Positions({P0: stand.positions[P0]})  # the other one is retired
+        transaction.set_positions(STREAM, replace(stand, positions=positions, origin_ids={"orders": "id-2"}))
         ranges = Ranges({P0: OffsetRange(2, 3)})
         transaction.advance_positions(STREAM, ranges, IDS, {P0: Fingerprint(2, "digest", 1, 1)})
         transaction.write_batch(STREAM, batch_row(3, BatchStatus.FAILED))
@@ -213,18 +214,18 @@ def test_a_document_that_is_none_of_a_log_is_refused_by_its_name(document: bytes
 @pytest.mark.parametrize(
     ("name", "where", "wrong"),
     [
-        ("entry", ("changes", 0, 0), "unknown table"),
+        ("entry", ("changes", "groups", 0, 0), "unknown table"),
         ("entry", ("format",), float("inf")),
         ("entry", ("kind",), "x" * 10_000),
         (".snapshot", ("number",), 5),
-        (".snapshot", ("rows", 0, 3, "createdAt"), "2026-01-01T00:00:00"),
-        (".snapshot", ("rows", 0, 3, "createdAt"), "yesterday"),
-        (".snapshot", ("rows", 0, 3, "ranges"), {"orders": {"0": [5, 2]}}),
-        (".snapshot", ("rows", 0, 3, "ranges"), {"orders": {"": [2, 5]}}),
-        (".snapshot", ("rows", 0, 3, "status"), "x" * 10_000),
-        (".snapshot", ("rows", 0, 2), []),
-        (".snapshot", ("rows", 0, 2), [[1]]),
-        (".snapshot", ("rows", 0, 2), [1, 2]),
+        (".snapshot", ("rows", 3, 0, 9), "2026-01-01T00:00:00"),
+        (".snapshot", ("rows", 3, 0, 9), "yesterday"),
+        (".snapshot", ("rows", 3, 0, 3), {"orders": {"0": [5, 2]}}),
+        (".snapshot", ("rows", 3, 0, 3), {"orders": {"": [2, 5]}}),
+        (".snapshot", ("rows", 3, 0, 2), "x" * 10_000),
+        (".snapshot", ("rows", 3, 0, 7), 99),
+        (".snapshot", ("rows", 2), [1]),
+        (".snapshot", ("rows", 3, 0), [1, 2]),
     ],
 )
 def test_a_value_that_no_release_writes_is_refused_by_the_name_of_its_object(
@@ -233,8 +234,8 @@ def test_a_value_that_no_release_writes_is_refused_by_the_name_of_its_object(
     store = log_with_every_row(6 if name == ".snapshot" else 100)
     path, content = content_of(store, name)
     if where[0] == "rows":
-        first = next(place for place, row in enumerate(content["rows"]) if row[0] == "batch")
-        where = ("rows", first, *where[2:])
+        first = next(place for place, group in enumerate(content["rows"]["groups"]) if group[0] == "batch")
+        where = ("rows", "groups", first, *where[1:])
     write(store, path, with_value(content, where, wrong))
     with pytest.raises(LogDamaged, match=rf"^[^\n]*{path.rpartition('/')[2]}[^\n]*$") as told:
         read_everything(store)
@@ -279,8 +280,8 @@ def test_an_archive_that_is_not_the_one_that_is_referred_to_is_damaged(field: st
 def test_the_log_with_every_row_has_one() -> None:
     """So the values of another type are tried in all of them."""
     store = log_with_every_row(100)
-    rows = [row for name in ENTRIES for row in content_of(store, name)[1]["changes"]]
-    rows += content_of(log_with_every_row(6), ".snapshot")[1]["rows"]
+    rows = [row for name in ENTRIES for row in content_of(store, name)[1]["changes"]["groups"]]
+    rows += content_of(log_with_every_row(6), ".snapshot")[1]["rows"]["groups"]
     assert {row[0] for row in rows} == {str(table) for table in Table}
 
 
@@ -294,19 +295,24 @@ DECIDED = json.loads(
 )
 
 
+def _decided_in(content: dict[str, Any]) -> list[list[Any]]:
+    """The items of an entry that are decided batches."""
+    return [item for group in content["changes"]["groups"] if group[0] == "decided" for item in group[3]]
+
+
 @pytest.mark.parametrize("path", [path for path, _ in fields_of(DECIDED)], ids=str)
 @pytest.mark.parametrize("other", [None, [], {}, -1, [None]], ids=repr)
 def test_a_decided_batch_with_a_value_of_another_type_is_damage_or_says_the_same(path: Path, other: object) -> None:
     store = log_with_every_row(100)
-    name = next(name for name in ENTRIES if any(row[0] == "decided" for row in content_of(store, name)[1]["changes"]))
+    name = next(name for name in ENTRIES if _decided_in(content_of(store, name)[1]))
     found, content = content_of(store, name)
-    row = next(row for row in content["changes"] if row[0] == "decided")
-    decided = json.loads(row[3])
+    (row,) = _decided_in(content)
+    decided = json.loads(row[0])
     holder: Any = decided
     for step in path[:-1]:
         holder = holder[step]
     holder[path[-1]] = other
-    row[3] = json.dumps(decided)
+    row[0] = json.dumps(decided)
     write(store, found, content)
     try:
         read_everything(store)

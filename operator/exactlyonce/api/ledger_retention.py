@@ -22,7 +22,7 @@ class BatchRetention(Model):
         10_000,
         ge=FEWEST_BATCHES,
         le=10_000_000,
-        description="How many of the latest batches are kept; an object log keeps fewer where they have more than 100,000 "
+        description="How many of the latest batches are kept; an object log keeps fewer where they have more than 50,000 "
         "ranges of partitions together.",
     )
     age: Age = Field(
@@ -34,7 +34,9 @@ class BatchRetention(Model):
 class FailureRetention(Model):
     """How long ranges are kept whose batch failed and landed in a later try."""
 
-    age: Age = Field(timedelta(days=90), description="How long after the batch landed.")
+    age: Age = Field(
+        timedelta(days=90), description="How long after the batch landed; an object log keeps the latest 2,500 ranges."
+    )
 
 
 class LossRetention(Model):

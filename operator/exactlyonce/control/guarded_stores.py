@@ -15,6 +15,7 @@ from exactlyonce.control.bulkheads import Shown, Store
 from exactlyonce.errors import PassTooLong
 from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.port import Ledger, LedgerTransaction
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import DatabaseIdentity, LedgerView
 from exactlyonce.positions.ranges import Partition, Positions
 from exactlyonce.source.port import NotShown, ShownStream, ShowsLanded, Source, SourceView
@@ -83,6 +84,11 @@ class GuardedLedger:
     """A `Ledger` whose calls take a place each."""
 
     opening: Opening
+
+    @property
+    def room(self) -> Room | None:
+        """Return how many failed ranges the ledger holds; nobody is asked for it."""
+        return self.opening.opened.ledger.room
 
     @contextmanager
     def transaction(

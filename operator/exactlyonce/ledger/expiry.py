@@ -92,6 +92,23 @@ def delete_expired(
     return Deleted(batches, failures, letters)
 
 
+def make_room(ledger: Ledger, stream_id: str, retention: LedgerRetention) -> None:
+    """Delete every lost or given-up range that is kept no longer, of a ledger that has room for so many only.
+
+    A driver deletes beside its batches. This is for a stream that may not start one because the ledger is full, and needs no
+    permit: what is deleted is no part of any decision.
+
+    Raises:
+        LedgerUnreachable, LedgerRefused, CommitOutcomeUnknown: some may be deleted; do it again later.
+    """
+    age = retention.lost_failures.age
+    if ledger.room is None or age is None:
+        return
+    for status in (FailureStatus.LOST, FailureStatus.GIVEN_UP):
+        while _delete_failures(ledger, stream_id, status, age, MOST_ROWS) == MOST_ROWS:
+            pass
+
+
 # Each is run again where a batch landed meanwhile in a ledger without locks.
 
 

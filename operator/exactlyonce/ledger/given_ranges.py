@@ -17,10 +17,10 @@ from exactlyonce.ledger.connector import OpenLedger
 from exactlyonce.ledger.held import HELD
 from exactlyonce.ledger.letters import RefusesGivenRanges, SetBack
 from exactlyonce.ledger.port import Ledger, LedgerTransaction, Lock
-from exactlyonce.ledger.publish import TooMuchInQuarantine
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.replay import NothingToReplayInto
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.room import TooMuchInQuarantine, why_no_room
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, StreamRow
 from exactlyonce.positions.fingerprint import is_other_origin
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
@@ -262,15 +262,12 @@ def _take_once(ledger: Ledger, stream_id: str, rounds: Sequence[Ranges], most: i
                 standing = _standing(
                     transaction, stream_id
                 )  # a row that was parted is found by the next round as it is now
-        taken = all_of(found)
-        more = sum(row.offset_count for it in found for row in it.changed if row.status is FailureStatus.QUARANTINED)
-        held = sum(row.offset_count for row in before.rows if row.status in HELD)
-        if most is not None and more and held + more > most:
+        why = why_no_room(before.rows, standing.rows, most, transaction.room)
+        if why is not None:
             raise TooMuchInQuarantine(
-                f"With these ranges {held + more} records of {stream_id} would be in quarantine, more than "
-                f"recovery.maxQuarantined ({most}); nothing was changed. Give fewer at once, or raise the limit."
+                f"These ranges of {stream_id} are not taken into quarantine: {why}; or give fewer at once. Nothing was changed."
             )
-        return taken
+        return all_of(found)
 
 
 def _standing(transaction: LedgerTransaction, stream_id: str) -> Standing:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from exactlyonce.ledger.port import LedgerTransaction
+from typing import TYPE_CHECKING
+
 from exactlyonce.ledger.rows import FailureRow, FailureStatus
+
+if TYPE_CHECKING:
+    from exactlyonce.ledger.port import LedgerTransaction
 
 HELD = (FailureStatus.QUARANTINED, FailureStatus.REPLAYING)
 """Ranges that the stream has continued after and that have not taken effect; they lie before its positions."""

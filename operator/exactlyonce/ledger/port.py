@@ -16,6 +16,7 @@ from typing import Protocol
 from exactlyonce.ledger.backfills import Backfill, Occupant
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.letters import LetterKey, LetterRow, SetBack
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -44,6 +45,11 @@ class LedgerTransaction(Protocol):
 
     A ledger without locks does not wait: it finds out at the commit that another transaction was first.
     """
+
+    @property
+    def room(self) -> Room | None:
+        """Return the ledger's `room`."""
+        ...
 
     def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
         """Lock the stream's row until the transaction ends and return it as committed; wait for other holders.
@@ -238,6 +244,11 @@ class Ledger(Protocol):
 
     Raises LedgerUnreachable when the database does not answer and LedgerRefused when it answers with a refusal.
     """
+
+    @property
+    def room(self) -> Room | None:
+        """Return how many failed ranges the ledger holds; None where it has no bound."""
+        ...
 
     def transaction(
         self, *, evicting: bool = False, lasting: bool = True, dispensable: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from exactlyonce.errors import ExactlyOnceError, Refused
+from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.ledger.decided import Answer
 from exactlyonce.ledger.fence import lock_unclaimed
 from exactlyonce.ledger.held import held_failures
@@ -15,6 +15,7 @@ from exactlyonce.ledger.port import Ledger, LedgerTransaction
 from exactlyonce.ledger.races import rerun_after_lost_race
 from exactlyonce.ledger.read_again import decided_of, read_again
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.room import TooMuchInQuarantine, counted_failures, why_no_room
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -32,10 +33,6 @@ from exactlyonce.positions.ranges import BatchNumber, Epoch, Positions, Ranges
 
 class PositionsMoved(ExactlyOnceError):
     """The ledger is not at what was observed; look again."""
-
-
-class TooMuchInQuarantine(Refused):
-    """What a reset would keep is more than the stream may have in quarantine; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         PositionsMoved: if the ledger stands elsewhere than the decision saw, or holds a taken batch, whose loss is recorded
             before a generation is published; or a replay has decided what a reset would have the stream read again; or it
             has another load to settle than the one that a person has answered for.
-        TooMuchInQuarantine: if what is given up would make it too much.
+        TooMuchInQuarantine: if there is no room for what is given up; nothing was changed.
     """
     with ledger.transaction(evicting=True) as transaction:
         row = lock_unclaimed(transaction, stream_id, publication.epoch)
@@ -104,6 +101,8 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
             )
         _require_none_taken(transaction, stream_id, row.landed_batch)
         loads = row.loads if publication.settlement is None else settled_loads(row, publication.settlement)
+        counts_records = publication.most_quarantined is not None
+        kept = counted_failures(transaction, stream_id, counts_records=counts_records)
         if landed != publication.after:
             if row.landed_batch is not None:  # else nothing was ever quarantined
                 _release_what_is_read_again(transaction, stream_id, publication, landed)
@@ -114,7 +113,12 @@ def publish(ledger: Ledger, stream_id: str, publication: Publication) -> None:
         if not publication.goes_on:
             transaction.write_batch(stream_id, _seed_row(publication))
         transaction.write_failures(stream_id, publication.given_up)
-        _require_room_in_quarantine(transaction, stream_id, publication.most_quarantined)
+        then = counted_failures(transaction, stream_id, counts_records=counts_records)
+        why = why_no_room(kept, then, publication.most_quarantined, transaction.room)
+        if why is not None:
+            raise TooMuchInQuarantine(
+                f"No generation of {stream_id} is published with the ranges that it would skip: {why}. Nothing was changed."
+            )
         transaction.write_query(stream_id, publication.query)
         transaction.update_stream(
             replace(
@@ -242,17 +246,6 @@ def _release_what_is_read_again(
     changed = read_again(held, publication.after, landed.origin_ids)
     if changed:
         transaction.write_failures(stream_id, changed)
-
-
-def _require_room_in_quarantine(transaction: LedgerTransaction, stream_id: str, most: int | None) -> None:
-    if most is None:
-        return
-    count = sum(row.offset_count for row in held_failures(transaction, stream_id))
-    if count > most:
-        raise TooMuchInQuarantine(
-            f"With the records that the reset skips and keeps, {count} of {stream_id} would be in quarantine, more than "
-            f"recovery.maxQuarantined ({most}); nothing was changed. Raise the limit; or ask again, to skip fewer or keep none."
-        )
 
 
 def _require_none_taken(transaction: LedgerTransaction, stream_id: str, landed_batch: BatchNumber | None) -> None:

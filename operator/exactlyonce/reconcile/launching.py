@@ -8,6 +8,7 @@ from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Orders
+from exactlyonce.ledger.expiry import make_room
 from exactlyonce.ledger.fence import Raised, raise_epoch
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Epoch
@@ -74,6 +75,7 @@ class Launching(PassOperations):
         ticket = new_token()
         raised = raise_epoch(context.stores.ledger, self.new_stream(), attempt, ticket)
         self.reached("pass.epoch-raised")
+        make_room(context.stores.ledger, stream_id, self.stream.spec.ledger_retention)
         if context.place.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
         request = request_of(

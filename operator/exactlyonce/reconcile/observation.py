@@ -13,6 +13,7 @@ from exactlyonce.checkpoint.generation import Generation, Marker
 from exactlyonce.checkpoint.retained import NotRetained, Retained
 from exactlyonce.checkpoint.state import CheckpointState
 from exactlyonce.connectors.specs import Commit
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureRow, LedgerView, Owner
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Positions, Ranges, offset_text
@@ -148,8 +149,8 @@ class Observation:
     `owner_is_gone` tells whether the ledger's owner, where it is another one, no longer exists in this cluster. `new_token`
     is a random token for a row that needs a new one. `known` is what the status remembers of the ledger; None where it
     remembers nothing, as that of a resource which was recreated. `last_before_reset` are the last records before the positions
-    that a reset asks for, as far as the source has them, and `quarantined` what the stream has in quarantine, where a reset is
-    to keep more there; `source_address` is what a person calls the source.
+    that a reset asks for, as far as the source has them; where one is asked for, `kept` are the failed ranges that count
+    against the ledger's `room`, which is None where it has no bound. `source_address` is what a person calls the source.
     """
 
     epoch: Epoch
@@ -166,5 +167,6 @@ class Observation:
     retained: Retained | NotRetained | None = None
     known: Known | None = None
     last_before_reset: Mapping[Partition, Fingerprint | None] = field(default_factory=dict)
-    quarantined: tuple[FailureRow, ...] = ()
+    kept: tuple[FailureRow, ...] = ()
+    room: Room | None = None
     source_address: str = ""

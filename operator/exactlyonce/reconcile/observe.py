@@ -25,8 +25,8 @@ from exactlyonce.checkpoint.retained import find_retained
 from exactlyonce.checkpoint.state import Absent, CheckpointState, Readable, read_generation
 from exactlyonce.checkpoint.store import LogStore
 from exactlyonce.connectors.specs import ContinuesOutput
-from exactlyonce.ledger.held import held_failures
 from exactlyonce.ledger.port import Ledger
+from exactlyonce.ledger.room import Room, counted_failures
 from exactlyonce.ledger.rows import BatchRow, FailureRow, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition
 from exactlyonce.reconcile.asked_reset import last_offsets, looked_for
@@ -149,7 +149,8 @@ def observe(
         source_address=stores.source.address,
     )
     if reset is not None:
-        seen = replace(seen, quarantined=_quarantined(stores.ledger, request.stream_id))
+        kept, room = _kept(stores.ledger, request.stream_id)
+        seen = replace(seen, kept=kept, room=room)
     if reset is not None and request.positions_count_records:
         before = stores.source.view(frozenset(reset.moved), last_offsets(reset))
         seen = replace(seen, last_before_reset=before.records)
@@ -165,9 +166,9 @@ def observe(
     return seen
 
 
-def _quarantined(store: Ledger, stream_id: str) -> tuple[FailureRow, ...]:
+def _kept(store: Ledger, stream_id: str) -> tuple[tuple[FailureRow, ...], Room | None]:
     with store.transaction(dispensable=True) as transaction:
-        return held_failures(transaction, stream_id)
+        return counted_failures(transaction, stream_id), transaction.room
 
 
 def _rows_before(store: Ledger, ledger: LedgerView, missing: Collection[Partition]) -> tuple[BatchRow, ...]:

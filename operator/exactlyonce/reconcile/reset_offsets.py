@@ -13,6 +13,7 @@ from exactlyonce.api.resource import FRESH, RESET_OFFSETS
 from exactlyonce.bounded_text import some_of
 from exactlyonce.ledger.read_again import decided_of, read_again
 from exactlyonce.ledger.replay_rules import RangeKey
+from exactlyonce.ledger.room import why_no_room
 from exactlyonce.ledger.rows import FailureRow, FailureStatus, LandedPositions, LedgerView
 from exactlyonce.positions.ranges import PARTITION_END, BatchNumber, Ranges
 from exactlyonce.reconcile import new_generation
@@ -190,7 +191,7 @@ def _evidence(request: Request, asked: AskedReset) -> tuple[Evidence, ...]:
 
 def _decided_by_replay(seen: Observation, ledger: LedgerView, seed: SeedAndPublish) -> str | None:
     """As with a batch that is decided; the transaction that publishes the seed compares once more."""
-    decided = decided_of(seen.quarantined, seed.after, ledger.landed.origin_ids)
+    decided = decided_of(seen.kept, seed.after, ledger.landed.origin_ids)
     if not decided:
         return None
     return (
@@ -201,20 +202,10 @@ def _decided_by_replay(seen: Observation, ledger: LedgerView, seed: SeedAndPubli
 
 def _too_much_in_quarantine(seen: Observation, ledger: LedgerView, seed: SeedAndPublish) -> str | None:
     """Say so before anything is told to be done; the transaction that publishes the seed counts once more."""
-    most, held = seed.most_quarantined, seen.quarantined
-    if most is None:
-        return None
-    changed = read_again(held, seed.after, ledger.landed.origin_ids)
-    touched = {RangeKey.of(row) for row in changed}
-    left = [row for row in held if RangeKey.of(row) not in touched]
-    left += [row for row in changed if row.status is FailureStatus.QUARANTINED]
-    count = sum(row.offset_count for row in (*left, *seed.given_up))
-    if count <= most:
-        return None
-    return (
-        f"with the records that it skips and keeps, {count} would be in quarantine, more than recovery.maxQuarantined "
-        f"({most}); raise the limit, skip fewer, or keep none"
-    )
+    changed = read_again([row for row in seen.kept if row.passed_over], seed.after, ledger.landed.origin_ids)
+    after = {RangeKey.of(row): row for row in (*seen.kept, *changed, *seed.given_up)}
+    why = why_no_room(seen.kept, after.values(), seed.most_quarantined, seen.room)
+    return None if why is None else f"with the records that it skips, {why}; or skip fewer"
 
 
 def _seed(seen: Observation, ledger: LedgerView, asked: AskedReset, message: str) -> SeedAndPublish:

@@ -15,6 +15,7 @@ from tests.simulation.mutations import (
     fencing,
     finishes,
     folders,
+    full_logs,
     give_ups,
     keeping,
     kinesis,
@@ -149,6 +150,9 @@ MUTATIONS: dict[str, Mutation] = {
         object_log.archives_taken_for_written,
         object_log.absent_entries_taken_for_not_landed,
         object_log.entries_in_a_gap_are_believed,
+        full_logs.a_raise_obeys_the_limit,
+        full_logs.a_full_log_takes_further_ranges,
+        full_logs.nothing_is_deleted_while_there_is_no_driver,
         manifest_logs.what_is_in_an_archive_hides_what_was_written_since,
         two_phases.committed_before_the_decision,
         two_phases.labels_without_the_epoch,
@@ -245,6 +249,9 @@ HARMLESS: dict[str, Mutation] = {
 
 OF_OBJECT_LOGS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == object_log.__name__)
 """What only a world whose ledger is an object log can notice."""
+
+OF_FULL_LOGS = frozenset(name for name, mutation in MUTATIONS.items() if mutation.__module__ == full_logs.__name__)
+"""What only a world can notice whose object log is soon full."""
 
 OF_MANIFEST_LOGS = frozenset(
     name for name, mutation in MUTATIONS.items() if mutation.__module__ == manifest_logs.__name__

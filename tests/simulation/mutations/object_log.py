@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from unittest import mock
 
-from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome
-from exactlyonce.connectors.object_log import log
+from exactlyonce.checkpoint.store import AlreadyExists, Created, CreateOutcome, ObjectStore
+from exactlyonce.connectors.object_log import archives, log
 from exactlyonce.connectors.object_log.documents import Entry, Snapshot
 from exactlyonce.connectors.object_log.fold import Fold
 from exactlyonce.connectors.object_log.log import ObjectLog
@@ -91,13 +91,13 @@ def unknown_creates_taken_for_failed() -> Iterator[None]:
 @contextmanager
 def archives_taken_for_written() -> Iterator[None]:
     """The object log: a snapshot refers to committables that were sent to the store, whether or not it has them."""
-    write = ObjectLog._write_archive
+    write = archives.write_archive
 
-    def sent(self: ObjectLog, path: str, content: bytes) -> None:
+    def sent(store: ObjectStore, path: str, content: bytes) -> None:
         with suppress(StoreUnreachable):
-            write(self, path, content)
+            write(store, path, content)
 
-    with mock.patch.object(ObjectLog, "_write_archive", sent):
+    with mock.patch.object(archives, "write_archive", sent):
         yield
 
 

@@ -132,18 +132,18 @@ def test_what_is_kept_counts_with_what_stays_in_quarantine_and_not_with_what_is_
     most: int, count: int | None
 ) -> None:
     held = (in_quarantine(0, 5), in_quarantine(10, 20))  # 0 to 5 stay; the rest is read again from 5 on
-    facts = requested(reset(at(60, 5), keep=True), replace(seen(), quarantined=held), most_quarantined=most)
+    facts = requested(reset(at(60, 5), keep=True), replace(seen(), kept=held), most_quarantined=most)
     if count is None:
         assert len(seeded(facts).given_up) == 1
     else:
-        assert f"keeps, {count} would be in quarantine, more than recovery.maxQuarantined ({most})" in refusal(facts)
+        assert f"{count} records would be in quarantine, more than recovery.maxQuarantined ({most})" in refusal(facts)
 
 
 def test_what_a_replay_has_decided_is_not_read_again_since_its_rows_are_committed_whatever_the_positions_are() -> None:
     decided = replace(in_quarantine(10, 20), status=FailureStatus.REPLAYING, replay="mine decided")
-    facts = requested(reset(at(60, 15)), replace(seen(), quarantined=(decided, in_quarantine(0, 5))))
+    facts = requested(reset(at(60, 15)), replace(seen(), kept=(decided, in_quarantine(0, 5))))
     assert "the range 2/orders-1/10 is decided by a replay, and its rows will be committed" in refusal(facts)
-    behind = requested(reset(at(60, 20)), replace(seen(), quarantined=(decided,)))
+    behind = requested(reset(at(60, 20)), replace(seen(), kept=(decided,)))
     assert seeded(behind).after.positions == at(60, 20), "nothing of it is read again"
 
 

@@ -6,10 +6,11 @@ would be written again every hundred entries, and held in memory by whoever fold
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import cast
 
-from exactlyonce.checkpoint.store import FileMissing, ObjectStore
+from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, ObjectStore
+from exactlyonce.connectors.object_log.bounds import Bounds
 from exactlyonce.connectors.object_log.documents import Archive, LogDamaged
 from exactlyonce.connectors.object_log.names import archive_name
 from exactlyonce.connectors.object_log.state import Changes, Key, LedgerState, Table
@@ -57,6 +58,31 @@ def _parts(texts: dict[int, str]) -> Iterator[dict[int, str]]:
         size += len(texts[batch])
     if part:
         yield part
+
+
+def write_archives(
+    store: ObjectStore, folder: str, archives: Iterable[Archive], bounds: Bounds, reached: Callable[[str], None]
+) -> None:
+    """Write the archives of an entry.
+
+    Raises:
+        LogDamaged: if one is there with other content. Only who appended an entry writes its archives.
+    """
+    for archive in archives:
+        reached("log.before-archive")
+        path = f"{folder}/{archive_name(archive.number, archive.part)}"
+        where = f"{store.location}/{path}"
+        write_archive(store, path, bounds.require_object(where, archive.render()))
+        reached("log.archived")
+
+
+def write_archive(store: ObjectStore, path: str, content: bytes) -> None:
+    """Write one archive, or raise LogDamaged."""
+    outcome = store.create(path, content)
+    if isinstance(outcome, AlreadyExists) and outcome.content != content:
+        raise LogDamaged(
+            f"{store.location}/{path} already exists with other content; restore the ledger's folder from a backup."
+        )
 
 
 def read_archived(

@@ -9,12 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from exactlyonce.bounded_json import MALFORMED, parse_json
+from exactlyonce.connectors.object_log.bounds import MOST_VALUES
 from exactlyonce.connectors.object_log.rows import changes_from_json, changes_to_json
 from exactlyonce.connectors.object_log.state import Changes, LedgerState
 from exactlyonce.errors import LedgerRefused
@@ -22,9 +24,6 @@ from exactlyonce.json_values import count, fields, items, text, whole_number
 
 FORMAT = 1
 """The version of the format; an object of any other is refused."""
-
-MOST_VALUES = 1_000_000
-"""Of one object: rows of batches with 300,000 ranges. Parsed, they need 140 MB at most, and are let go once they are rows."""
 
 _LOG_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -68,6 +67,11 @@ class Entry:
     entry_id: str
     previous: str
     changes: Changes = field(hash=False)
+
+    @classmethod
+    def over(cls, number: int, previous: str, changes: Changes) -> Entry:
+        """Return a new entry that is to follow on entry `number`."""
+        return cls(number + 1, secrets.token_hex(16), previous, changes)
 
     def render(self) -> bytes:
         """Return the object's content."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from exactlyonce.connectors.object_log.clearing import clear
+from exactlyonce.connectors.object_log.commit import to_commit
 from exactlyonce.connectors.object_log.fold import Fold
 from exactlyonce.connectors.object_log.log import LogMissing, ObjectLog
 from exactlyonce.connectors.object_log.state import Table
@@ -29,6 +30,7 @@ from exactlyonce.ledger.history import (
 from exactlyonce.ledger.letters import LetterKey
 from exactlyonce.ledger.port import Lock
 from exactlyonce.ledger.races import rerun_after_lost_race
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import DatabaseIdentity, FailureRow, FailureStatus, LedgerView, Owner
 from exactlyonce.positions.ranges import BatchNumber
 
@@ -39,6 +41,7 @@ class ObjectLogLedger:
     def __init__(self, log: ObjectLog, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._log = log
         self._clock = clock
+        self.room: Room | None = log.bounds.room
 
     @contextmanager
     def transaction(
@@ -49,17 +52,19 @@ class ObjectLogLedger:
         Raises:
             LostRace: from the end of the block, when another transaction was first.
             CommitOutcomeUnknown: from the end of the block, when the store did not answer.
+            LogFull, TooMuchInQuarantine: from the end of the block, when there is no room; nothing was written.
         """
         with self._named():
             fold = self._log.fold()
         archived = partial(self._committables, fold)
-        transaction = LogTransaction(fold.state, self._clock(), self._log.location, archived)
+        transaction = LogTransaction(fold.state, self._clock(), self._log.location, archived, self.room)
         yield transaction
+        changes = to_commit(fold.state, transaction.changes, self._log.bounds)
         # Whoever looks under the lock has to be an entry: only that keeps an older request, which is still under way, from
         # becoming this very entry after the look.
-        if transaction.is_exclusive or (transaction.changes and not dispensable):
+        if transaction.is_exclusive or (changes and not dispensable):
             with self._named():
-                self._log.append(fold, transaction.changes)
+                self._log.append(fold, changes)
 
     def view(self, stream_id: str) -> LedgerView | None:
         """Return what is committed of a stream; None also where there is no log yet, which a look does not make."""

@@ -1,9 +1,4 @@
-"""The log: fold it, append to it, keep it short. docs/adr/0025 tells why each request stands where it does.
-
-    <folder>/log.json                        which log this is
-    <folder>/<id>/000000000001.entry         one transaction
-    <folder>/<id>/000000000100.snapshot      the state after entry 100
-    <folder>/<id>/000000000100-0000.committables   what batches made visible, where a snapshot refers to it
+"""The log: fold it, append to it, keep it short. docs/adr/0025 names the objects and says why for each request.
 
 Entry k+1 is created on the condition that its name is free. That decides between writers that know entry k. It does not stop a
 writer that slept while the names it knew were pruned, so the names after an entry are listed before anything follows from it.
@@ -12,22 +7,21 @@ writer that slept while the names it knew were pruned, so the names after an ent
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
 from exactlyonce.checkpoint.store import AlreadyExists, FileMissing, FileTooLarge, ObjectStore
-from exactlyonce.connectors.object_log.archives import ARCHIVED_FROM_BYTES, archives_of, read_archived, references_to
+from exactlyonce.connectors.object_log import archives as archiving
+from exactlyonce.connectors.object_log.bounds import BOUNDS, NOTHING, Bounds, LogFull, LogTooLarge, frees
 from exactlyonce.connectors.object_log.documents import Entry, LogDamaged, Origin, Snapshot
-from exactlyonce.connectors.object_log.fold import ORIGIN_BYTES, Fold, LogTooLarge, Weight, require_readable
-from exactlyonce.connectors.object_log.names import Names, archive_name, entry_name, snapshot_name
+from exactlyonce.connectors.object_log.fold import Fold
+from exactlyonce.connectors.object_log.names import Names, entry_name, snapshot_name
+from exactlyonce.connectors.object_log.origin import ORIGIN, find_origin, make_origin
 from exactlyonce.connectors.object_log.state import Changes, LedgerState, Table
-from exactlyonce.connectors.object_log.tenancy import require_empty
 from exactlyonce.errors import CommitOutcomeUnknown, ExactlyOnceError, LedgerRefused, LostRace, StoreUnreachable
 from exactlyonce.positions.ranges import BatchNumber
 
-ORIGIN = "log.json"
 SNAPSHOT_EVERY = 100
 CREATE_TRIES = 4
 FOLD_TRIES = 5
@@ -51,17 +45,17 @@ class ObjectLog:
         folder: str = "",
         *,
         snapshot_every: int = SNAPSHOT_EVERY,
-        archived_from_bytes: int = ARCHIVED_FROM_BYTES,
+        archived_from_bytes: int = archiving.ARCHIVED_FROM_BYTES,
+        bounds: Bounds = BOUNDS,
         reached: Callable[[str], None] = lambda point: None,
     ) -> None:
         self._store = store
         self._folder = folder
         self._snapshot_every = snapshot_every
         self._archived_from_bytes = archived_from_bytes
+        self.bounds = bounds
         self._reached = reached
         self._known: Fold | None = None
-        self._refused_at: int | None = None
-        """The entry at which a snapshot was too large, so that the next one is not tried at each entry."""
 
     @property
     def location(self) -> str:
@@ -70,28 +64,15 @@ class ObjectLog:
 
     def origin(self) -> Origin | None:
         """Return which log this is; None where there is none."""
-        try:
-            content = self._store.read(self._path(ORIGIN), ORIGIN_BYTES)
-        except FileMissing:
-            return None
-        return Origin.parse(content, f"{self.location}/{ORIGIN}")
+        return find_origin(self._store, self._path(ORIGIN))
 
     def make(self) -> Origin:
-        """Return which log this is, and make one where there is none: of two that do so at once, one decides for both.
+        """Return which log this is, and make one where there is none.
 
         Raises:
             LocationNotEmpty: if there is none, and files that are no log's are in its place; nothing was written.
         """
-        found = self.origin()
-        if found is not None:
-            return found
-        require_empty([entry.name for entry in self._store.list(self._folder)], ORIGIN, self.location)
-        made = Origin(secrets.token_hex(16))
-        self._reached("log.before-origin")
-        outcome = self._store.create(self._path(ORIGIN), made.render())
-        return (
-            Origin.parse(outcome.content, f"{self.location}/{ORIGIN}") if isinstance(outcome, AlreadyExists) else made
-        )
+        return make_origin(self._store, self._folder, self._path(ORIGIN), self._reached)
 
     def fold(self) -> Fold:
         """Return what the log adds up to now; only what is new since the last time is read.
@@ -127,26 +108,20 @@ class ObjectLog:
         Raises:
             LostRace: if another entry was first; these changes have not taken effect and never will.
             CommitOutcomeUnknown: if that could not be settled; a request may still be under way.
+            LogFull: if the log has no room for them; nothing was written.
         """
-        entry = Entry(fold.number + 1, secrets.token_hex(16), fold.entry_id, changes)
+        entry = Entry.over(fold.number, fold.entry_id, changes)
         content = entry.render()
-        weight = fold.weight.and_of(content, self.location)
-        self._reached("log.before-create")
-        self._create(fold, entry, content)
-        self._reached("log.created")
-        try:
-            self._require_in_log(fold, entry)
-        except FileMissing:
-            raise self._unknown(entry, "what followed on it is pruned") from None
-        except (StoreUnreachable, FileTooLarge, LogDamaged) as problem:
-            raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
-        self._reached("log.verified")
-        made = replace(
-            fold, number=entry.number, entry_id=entry.entry_id, state=fold.state.after(changes), weight=weight
-        )
-        self._known = made
-        was_refused = self._refused_at is not None and made.number - self._refused_at < self._snapshot_every
-        if made.is_long(self._snapshot_every) and not was_refused:
+        if self.bounds.refusal(fold.weight, content, changes, self.location) is not None:
+            may_fill = frees(changes, fold.state)
+            fold = self._with_room(fold, may_fill=may_fill)
+            entry = Entry.over(fold.number, fold.entry_id, changes)
+            content = entry.render()
+            refusal = self.bounds.refusal(fold.weight, content, changes, self.location, frees=may_fill)
+            if refusal is not None:
+                raise refusal
+        made = self._written(fold, entry, content)
+        if made.is_long(self._snapshot_every, self.bounds):
             self._keep_short(made)
 
     def committables(self, fold: Fold, stream_id: str) -> Mapping[BatchNumber, str]:
@@ -156,7 +131,7 @@ class ObjectLog:
             LogDamaged: if one of their objects is missing or is not what was written there.
         """
         references = cast("Mapping[tuple[int, int], int]", fold.state.rows(Table.ARCHIVE, stream_id))
-        return read_archived(self._store, self._path(fold.log_id), stream_id, references)
+        return archiving.read_archived(self._store, self._path(fold.log_id), stream_id, references)
 
     def shorten(self) -> None:
         """Write a snapshot now, and delete what the last but one stands for."""
@@ -173,8 +148,10 @@ class ObjectLog:
         state, entry_id, number, weight = known.state, known.entry_id, known.number, known.weight
         for number in names.entries_after(known.number, self.location):
             content, where = self._read(known.log_id, entry_name(number))
-            weight = weight.and_of(content, self.location)
+            weight = weight.and_of(content)
+            self.bounds.require_readable(weight, self.location)
             entry = Entry.parse(content, where)
+            weight = weight.archiving(entry.changes)
             if (entry.number, entry.previous) != (number, entry_id):
                 raise LogDamaged(f"{where} does not follow on entry {number - 1}; restore it from a backup.")
             state, entry_id = state.after(entry.changes), entry.entry_id
@@ -195,7 +172,8 @@ class ObjectLog:
 
     def _at_snapshot(self, log_id: str, number: int) -> Fold:
         content, where = self._read(log_id, snapshot_name(number))
-        weight = Weight().and_of(content, self.location)
+        weight = NOTHING.and_of(content)
+        self.bounds.require_readable(weight, self.location)
         snapshot = Snapshot.parse(content, where)
         if snapshot.number != number:
             raise LogDamaged(f"{where} is another snapshot; restore it from a backup.")
@@ -220,7 +198,6 @@ class ObjectLog:
     def _create(self, fold: Fold, entry: Entry, content: bytes) -> None:
         """Create the entry, with the same content until the store has answered: a request without an answer may yet arrive."""
         path = self._path(fold.log_id, entry_name(entry.number))
-        require_readable(self._where(path), content)
         problem: StoreUnreachable | None = None
         for _ in range(CREATE_TRIES):
             try:
@@ -229,13 +206,10 @@ class ObjectLog:
                 problem = found
                 self._reached("log.create-unanswered")
                 continue
-            if isinstance(outcome, AlreadyExists) and not self._is(entry, outcome.content):
+            if isinstance(outcome, AlreadyExists) and Entry.parse(outcome.content, path).entry_id != entry.entry_id:
                 raise LostRace(f"Entry {entry.number} of {self.location} was written by somebody else first.")
             return
         raise self._unknown(entry, f"no answer came to its create ({problem})") from problem
-
-    def _is(self, entry: Entry, content: bytes) -> bool:
-        return Entry.parse(content, f"{self.location}, entry {entry.number}").entry_id == entry.entry_id
 
     def _require_in_log(self, fold: Fold, entry: Entry) -> None:
         """Require that nothing is newer than the entry, or that what is newer was made over it.
@@ -249,50 +223,75 @@ class ObjectLog:
         if Entry.parse(*self._read(fold.log_id, entry_name(entry.number + 1))).previous != entry.entry_id:
             raise LostRace(f"Somebody else wrote entry {entry.number} of {self.location} first; it was pruned since.")
 
+    def _written(self, fold: Fold, entry: Entry, content: bytes) -> Fold:
+        """Make an entry the next one of the log, and return what it adds up to then."""
+        self._reached("log.before-create")
+        self._create(fold, entry, content)
+        self._reached("log.created")
+        try:
+            self._require_in_log(fold, entry)
+        except FileMissing:
+            raise self._unknown(entry, "what followed on it is pruned") from None
+        except (StoreUnreachable, FileTooLarge, LogDamaged) as problem:
+            raise self._unknown(entry, f"what follows on it could not be read ({problem})") from problem
+        self._reached("log.verified")
+        state, weight = fold.state.after(entry.changes), fold.weight.and_of(content).archiving(entry.changes)
+        made = replace(fold, number=entry.number, entry_id=entry.entry_id, state=state, weight=weight)
+        self._known = made
+        return made
+
+    def _with_room(self, fold: Fold, *, may_fill: bool) -> Fold:
+        """Return the same state after a snapshot, which weighs less than what it stands for; the fold itself if it is one.
+
+        The snapshot is made after an entry that changes nothing: only who appended an entry writes its archives. Who may use
+        the reserve (`may_fill`) does without a snapshot that the store does not take.
+        """
+        if fold.weight == fold.base:
+            return fold
+        empty = Entry.over(fold.number, fold.entry_id, {})
+        fold = self._written(fold, empty, empty.render())
+        try:
+            fold = self._shortened(fold)
+            self._prune(fold)
+        except LogFull as problem:
+            log.warning("No snapshot was written: %s", problem)  # the entry is refused as well, unless it frees room
+        except StoreUnreachable:
+            if not may_fill:
+                raise
+        return fold
+
     def _keep_short(self, fold: Fold) -> None:
         """Write a snapshot, and delete what the last but one stands for. Not done, it is done by who appends next."""
-        folder = self._path(fold.log_id)
         try:
-            fold = replace(fold, state=self._archived(fold))
-            # Whether or not the snapshot comes to be, what was archived is not archived again.
-            self._known = fold
-            path = f"{folder}/{snapshot_name(fold.number)}"
-            snapshot = Snapshot(fold.number, fold.entry_id, fold.state)
-            content = require_readable(self._where(path), snapshot.render())
-            self._reached("log.before-snapshot")
-            self._store.create(path, content)
-            weight = Weight().and_of(content, self.location)
-            self._known = replace(fold, snapshot=fold.number, weight=weight, base=weight)
-            self._reached("log.snapshot-created")
-            # Where no row is left, no state of this entry or a later one refers to what was archived before.
-            pruned = self._names(fold.log_id, "").behind_two_snapshots(0 if fold.state.tables else fold.number)
-            self._reached("log.before-prune")
-            self._store.delete([f"{folder}/{name}" for name in pruned])
-            self._reached("log.pruned")
+            self._prune(self._shortened(fold))
         except ExactlyOnceError as problem:
-            again = "with the next entry"
-            if isinstance(problem, LogTooLarge):
-                self._refused_at, again = fold.number, f"in {self._snapshot_every} entries"
-            text = "The object log at %s could not be kept short; it will be retried %s: %s"
-            log.warning(text, self.location, again, problem)
+            text = "The object log at %s could not be kept short; it will be retried with the next entry: %s"
+            log.warning(text, self.location, problem)
 
-    def _archived(self, fold: Fold) -> LedgerState:
-        """Write committables of which there are many to objects of their own, and return the state that refers to them."""
-        archives = archives_of(fold.state, fold.number, self._archived_from_bytes)
-        for archive in archives:
-            self._reached("log.before-archive")
-            path = self._path(fold.log_id, archive_name(archive.number, archive.part))
-            self._write_archive(path, archive.render())
-            self._reached("log.archived")
-        return fold.state.after(references_to(archives))
+    def _shortened(self, fold: Fold) -> Fold:
+        """Write a snapshot."""
+        archives = archiving.archives_of(fold.state, fold.number, self._archived_from_bytes)
+        archiving.write_archives(self._store, self._path(fold.log_id), archives, self.bounds, self._reached)
+        fold = replace(fold, state=fold.state.after(archiving.references_to(archives)))
+        # Whether or not the snapshot comes to be, what was archived is not archived again.
+        self._known = fold
+        path = self._path(fold.log_id, snapshot_name(fold.number))
+        snapshot = Snapshot(fold.number, fold.entry_id, fold.state)
+        content = self.bounds.require_object(self._where(path), snapshot.render())
+        self._reached("log.before-snapshot")
+        self._store.create(path, content)
+        weight = NOTHING.and_of(content)
+        fold = self._known = replace(fold, snapshot=fold.number, weight=weight, base=weight)
+        self._reached("log.snapshot-created")
+        return fold
 
-    def _write_archive(self, path: str, content: bytes) -> None:
-        """Only who appended this entry writes its archives, so what is there already is the very same."""
-        outcome = self._store.create(path, require_readable(self._where(path), content))
-        if isinstance(outcome, AlreadyExists) and outcome.content != content:
-            raise LogDamaged(
-                f"{self._where(path)} already exists with other content; restore the ledger's folder from a backup."
-            )
+    def _prune(self, fold: Fold) -> None:
+        """Delete what the last but one snapshot stands for."""
+        # Where no row is left, no state of this entry or a later one refers to what was archived before.
+        pruned = self._names(fold.log_id, "").behind_two_snapshots(0 if fold.state.tables else fold.number)
+        self._reached("log.before-prune")
+        self._store.delete([self._path(fold.log_id, name) for name in pruned])
+        self._reached("log.pruned")
 
     def _unknown(self, entry: Entry, why: str) -> CommitOutcomeUnknown:
         return CommitOutcomeUnknown(f"Whether entry {entry.number} of {self.location} took effect is not known: {why}.")

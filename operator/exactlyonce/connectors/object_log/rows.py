@@ -1,11 +1,13 @@
-"""Between the rows of a state and JSON. Performs no I/O."""
+"""Between the rows of a state and JSON, in groups. Performs no I/O."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
 
+from exactlyonce.connectors.object_log.groups import Codec, Head, Json, Rest, alone, place_of, text_at
 from exactlyonce.connectors.object_log.state import Changes, Key, Stand, StoredBatch, StoredFailure, Table
 from exactlyonce.json_values import (
     count,
@@ -32,16 +34,18 @@ from exactlyonce.ledger.rows import (
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import BatchNumber, Epoch, Partition, Ranges, key_of
 
-Json = Any
-
 
 def changes_to_json(changes: Changes) -> Json:
     """Return changes as JSON, in the order of their keys; equal changes give equal JSON."""
-    told = [
-        [key.table, key.stream_id, list(key.rest), None if row is None else _CODECS[key.table].encode(row)]
-        for key, row in changes.items()
-    ]
-    return sorted(told, key=lambda change: (change[0], change[1], repr(change[2])))
+    texts: dict[str, int] = {}
+    groups: dict[tuple[Table, str, Head | None], list[Json]] = {}
+    for key in sorted(changes, key=lambda key: (key.table, key.stream_id, repr(key.rest))):
+        head, item = None, list(key.rest)
+        if changes[key] is not None:
+            head, item = _CODECS[key.table].encode(key.rest, changes[key], texts)
+        groups.setdefault((key.table, key.stream_id, head), []).append(item)
+    told = [[*place, None if head is None else list(head), found] for (*place, head), found in groups.items()]
+    return {"groups": told, "texts": list(texts)}
 
 
 def changes_from_json(found: Json) -> dict[Key, Any]:
@@ -51,21 +55,18 @@ def changes_from_json(found: Json) -> dict[Key, Any]:
         ValueError, KeyError: if the JSON is anything else.
     """
     changes: dict[Key, Any] = {}
-    for change in items(found):
-        table, stream_id, rest, row = items(change, 4)
+    document = fields(found)
+    texts = [text(one) for one in items(document["texts"])]
+    for group in items(document["groups"]):
+        table, stream_id, head, rows = items(group, 4)
         codec = _CODECS[Table(text(table))]
-        known_by = items(rest, len(codec.known_by))
-        told = tuple(read(value) for read, value in zip(codec.known_by, known_by, strict=True))
-        changes[Key(Table(table), text(stream_id), told)] = optional(codec.decode, row)
+        for item in items(rows):
+            if head is None:
+                rest, row = tuple(read(it) for read, it in zip(codec.known_by, items(item), strict=True)), None
+            else:
+                rest, row = codec.decode(items(head), items(item), texts)
+            changes[Key(Table(table), text(stream_id), rest)] = row
     return changes
-
-
-class _Codec(NamedTuple):
-    """A row to JSON and back, and what tells it from the stream's other rows of the table."""
-
-    encode: Callable[[Any], Json]
-    decode: Callable[[Json], Any]
-    known_by: tuple[Callable[[Json], Hashable], ...] = ()
 
 
 def _partition_key(value: Json) -> int | str:
@@ -119,102 +120,115 @@ def _stream_from_json(found: Json) -> StreamRow:
     )
 
 
-def _stand_to_json(stand: Stand) -> Json:
-    return {
-        "offset": stand.offset,
-        "originId": stand.origin_id,
-        "fingerprint": _fingerprint_to_json(stand.fingerprint),
-    }
+def _stand_to_item(rest: Rest, stand: Stand, _texts: dict[str, int]) -> tuple[Head, list[Json]]:
+    origin, key = rest
+    return (origin, stand.origin_id), [key, stand.offset, *_marks(stand.fingerprint)]
 
 
-def _stand_from_json(found: Json) -> Stand:
-    row = fields(found)
-    return Stand(count(row["offset"]), text(row["originId"]), optional(_fingerprint_from_json, row["fingerprint"]))
+def _stand_from_item(head: Sequence[Json], item: Sequence[Json], _texts: Sequence[str]) -> tuple[Rest, Stand]:
+    origin, origin_id = items(head, 2)
+    key, offset, *marks = item
+    return (text(origin), _partition_key(key)), Stand(count(offset), text(origin_id), _fingerprint_of(marks))
 
 
-def _fingerprint_to_json(kept: Fingerprint | None) -> Json:
-    return None if kept is None else [kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
+def _stretch_to_item(rest: Rest, times: int, _texts: dict[str, int]) -> tuple[Head, list[Json]]:
+    return rest[:1], [rest[1], times]
 
 
-def _fingerprint_from_json(found: Json) -> Fingerprint:
-    offset, digest, timestamp, leader_epoch = items(found, 4)
+def _stretch_from_item(head: Sequence[Json], item: Sequence[Json], _texts: Sequence[str]) -> tuple[Rest, int]:
+    (origin,), (key, times) = items(head, 1), items(item, 2)
+    return (text(origin), _partition_key(key)), count(times)
+
+
+def _marks(kept: Fingerprint | None) -> list[Json]:
+    """Return what is behind an item for its fingerprint, if it has one."""
+    return [] if kept is None else [kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch]
+
+
+def _fingerprint_of(marks: Sequence[Json]) -> Fingerprint | None:
+    if not marks:
+        return None
+    offset, digest, timestamp, leader_epoch = marks
     return Fingerprint(
         count(offset), text(digest), optional(whole_number, timestamp), optional(whole_number, leader_epoch)
     )
 
 
-def _batch_to_json(kept: StoredBatch) -> Json:
+def _batch_to_item(_rest: Rest, kept: StoredBatch, texts: dict[str, int]) -> tuple[Head, list[Json]]:
     row = kept.row
-    return {
-        "batch": row.batch,
-        "epoch": row.epoch,
-        "status": str(row.status),
-        "ranges": json.loads(row.ranges.to_json()),
-        "recordsRead": row.records_read,
-        "rowsWritten": row.rows_written,
-        "deadLetters": row.dead_letters,
-        "note": row.note,
-        "landedAt": None if row.landed_at is None else row.landed_at.isoformat(),
-        "createdAt": kept.created_at.isoformat(),
-    }
+    return (), [
+        row.batch,
+        row.epoch,
+        str(row.status),
+        json.loads(row.ranges.to_json()),
+        row.records_read,
+        row.rows_written,
+        row.dead_letters,
+        place_of(row.note, texts),
+        _shown(row.landed_at),
+        _shown(kept.created_at),
+    ]
 
 
-def _batch_from_json(found: Json) -> StoredBatch:
-    told = fields(found)
+def _batch_from_item(head: Sequence[Json], item: Sequence[Json], texts: Sequence[str]) -> tuple[Rest, StoredBatch]:
+    items(head, 0)
+    batch, epoch, status, ranges, read, written, letters, note, landed_at, created_at = item
     row = BatchRow(
-        batch=BatchNumber(count(told["batch"])),
-        epoch=Epoch(count(told["epoch"])),
-        status=BatchStatus(text(told["status"])),
-        ranges=Ranges.from_json(json.dumps(told["ranges"])),
-        records_read=optional(count, told["recordsRead"]),
-        rows_written=optional(count, told["rowsWritten"]),
-        dead_letters=optional(count, told["deadLetters"]),
-        note=text(told["note"]),
-        landed_at=optional(moment, told["landedAt"]),
+        batch=BatchNumber(count(batch)),
+        epoch=Epoch(count(epoch)),
+        status=BatchStatus(text(status)),
+        ranges=Ranges.from_json(json.dumps(ranges)),
+        records_read=optional(count, read),
+        rows_written=optional(count, written),
+        dead_letters=optional(count, letters),
+        note=text_at(note, texts),
+        landed_at=optional(moment, landed_at),
     )
-    return StoredBatch(row, moment(told["createdAt"]))
+    return (row.batch,), StoredBatch(row, moment(created_at))
 
 
-def _failure_to_json(kept: StoredFailure) -> Json:
+def _failure_to_item(_rest: Rest, kept: StoredFailure, texts: dict[str, int]) -> tuple[Head, list[Json]]:
     row = kept.row
-    return {
-        "batch": row.batch,
-        "partition": [row.partition.origin, row.partition.key],
-        "range": [row.from_offset, row.until_offset],
-        "status": str(row.status),
-        "address": row.address,
-        "error": row.error,
-        "originGone": row.origin_gone,
-        "originId": row.origin_id,
-        "fingerprint": _fingerprint_to_json(row.fingerprint),
-        "life": row.life,
-        "replay": row.replay,
-        "stretch": kept.stretch,
-        "changedAt": kept.changed_at.isoformat(),
-        "heldSince": None if kept.held_since is None else kept.held_since.isoformat(),
-    }
+    head = (
+        row.batch,
+        row.partition.origin,
+        row.origin_id,
+        row.origin_gone,
+        str(row.status),
+        place_of(row.address, texts),
+        row.life,
+        row.replay,
+        kept.stretch,
+        _shown(kept.changed_at),
+        _shown(kept.held_since),
+    )
+    where = [row.partition.key, row.from_offset, row.until_offset]
+    return head, [*where, place_of(row.error, texts), *_marks(row.fingerprint)]
 
 
-def _failure_from_json(found: Json) -> StoredFailure:
-    told = fields(found)
-    origin, key = items(told["partition"], 2)
-    begin, end = items(told["range"], 2)
+def _failure_from_item(head: Sequence[Json], item: Sequence[Json], texts: Sequence[str]) -> tuple[Rest, StoredFailure]:
+    batch, origin, origin_id, gone, status, address, life, replay, stretch, changed_at, held_since = head
+    key, begin, end, error, *marks = item
     row = FailureRow(
-        batch=BatchNumber(count(told["batch"])),
+        batch=BatchNumber(count(batch)),
         partition=Partition(text(origin), _partition_key(key)),
         from_offset=count(begin),
         until_offset=count(end),
-        status=FailureStatus(text(told["status"])),
-        address=text(told["address"]),
-        error=text(told["error"]),
-        origin_gone=truth(told["originGone"]),
-        origin_id=text(told["originId"]),
-        fingerprint=optional(_fingerprint_from_json, told["fingerprint"]),
-        life=text(told["life"]),
-        replay=text(told["replay"]),
+        status=FailureStatus(text(status)),
+        address=text_at(address, texts),
+        error=text_at(error, texts),
+        origin_gone=truth(gone),
+        origin_id=text(origin_id),
+        fingerprint=_fingerprint_of(marks),
+        life=text(life),
+        replay=text(replay),
     )
-    held_since = optional(moment, told["heldSince"])
-    return StoredFailure(row, moment(told["changedAt"]), optional(count, told["stretch"]), held_since)
+    rest = (row.batch, row.partition.origin, row.partition.key, row.from_offset)
+    return rest, StoredFailure(row, moment(changed_at), optional(count, stretch), optional(moment, held_since))
+
+
+def _shown(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
 
 
 def _query_from_json(found: Json) -> QueryMark:
@@ -235,7 +249,7 @@ def _decided_from_json(found: Json) -> DecidedBatch:
             text(partition.origin), _partition_key(partition.key)
     for partition, kept in decided.fingerprints.items():
         text(partition.origin), _partition_key(partition.key)
-        _fingerprint_from_json([kept.offset, kept.digest, kept.timestamp_milliseconds, kept.leader_epoch])
+        _fingerprint_of(_marks(kept))
     for told in (*decided.origin_ids, *decided.origin_ids.values()):
         text(told)
     return decided
@@ -246,17 +260,18 @@ def _as_it_is(row: Any) -> Json:
 
 
 _PARTITION = (text, _partition_key)
+_STANDS = Codec(_stand_to_item, _stand_from_item, _PARTITION)
 
-_CODECS: dict[Table, _Codec] = {
-    Table.STREAM: _Codec(_stream_to_json, _stream_from_json),
-    Table.QUERY: _Codec(QueryMark.to_json, _query_from_json),
-    Table.POSITION: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
-    Table.RETIRED: _Codec(_stand_to_json, _stand_from_json, _PARTITION),
-    Table.STRETCH: _Codec(_as_it_is, count, _PARTITION),
-    Table.BATCH: _Codec(_batch_to_json, _batch_from_json, (count,)),
-    Table.FAILURE: _Codec(_failure_to_json, _failure_from_json, (count, *_PARTITION, count)),
-    Table.COMMITTABLE: _Codec(_as_it_is, text, (count,)),
-    Table.REPLAYED: _Codec(_as_it_is, text, (text,)),
-    Table.DECIDED: _Codec(DecidedBatch.to_json, _decided_from_json),
-    Table.ARCHIVE: _Codec(_as_it_is, count, (count, count)),
+_CODECS: dict[Table, Codec] = {
+    Table.STREAM: alone(_stream_to_json, _stream_from_json),
+    Table.QUERY: alone(QueryMark.to_json, _query_from_json),
+    Table.POSITION: _STANDS,
+    Table.RETIRED: _STANDS,
+    Table.STRETCH: Codec(_stretch_to_item, _stretch_from_item, _PARTITION),
+    Table.BATCH: Codec(_batch_to_item, _batch_from_item, (count,)),
+    Table.FAILURE: Codec(_failure_to_item, _failure_from_item, (count, *_PARTITION, count)),
+    Table.COMMITTABLE: alone(_as_it_is, text, count),
+    Table.REPLAYED: alone(_as_it_is, text, text),
+    Table.DECIDED: alone(DecidedBatch.to_json, _decided_from_json),
+    Table.ARCHIVE: alone(_as_it_is, count, count, count),
 }

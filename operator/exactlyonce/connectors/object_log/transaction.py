@@ -31,6 +31,7 @@ from exactlyonce.connectors.object_log.tenancy import require_no_other
 from exactlyonce.errors import LedgerRefused, Refused
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import Lock
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -50,10 +51,7 @@ class WitnessesUnsupported(Refused):
 
 
 class LogTransaction(NoLetters, ReplayedRows):
-    """A `LedgerTransaction`. `now` is the writer's clock: a log has no clock of its own. `where` is told to a person.
-
-    `archived` returns the committables of a stream that the state only refers to.
-    """
+    """A `LedgerTransaction`. `now` is the writer's, `where` is for people, `archived` returns what the state only refers to."""
 
     def __init__(
         self,
@@ -61,11 +59,13 @@ class LogTransaction(NoLetters, ReplayedRows):
         now: datetime,
         where: str = "this location",
         archived: Callable[[str], Mapping[BatchNumber, str]] = lambda stream_id: {},
+        room: Room | None = None,
     ) -> None:
         self._state = state
         self._now = now
         self._where = where
         self._archived = archived
+        self.room = room
         self._changes: dict[Key, Any] = {}
         self.is_exclusive = False
         """Whether it holds a row with Lock.UPDATE, so that it has to be the next entry even if it changes nothing."""

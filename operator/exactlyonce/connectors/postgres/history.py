@@ -108,6 +108,7 @@ _BEFORE_ALL: LetterKey = ("", "", -1, -1)
 class Questions:
     """The part of a ledger in Postgres that is asked outside of its transactions."""
 
+    room = None  # a table has no bound
     address: PostgresAddress
     schema: str
     _pool: ConnectionPool

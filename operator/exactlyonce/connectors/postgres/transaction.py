@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from exactlyonce.connectors.postgres.housekeeping import Housekeeping
 from exactlyonce.connectors.postgres.keys import partition_columns, position_columns
@@ -19,6 +19,7 @@ from exactlyonce.connectors.postgres.rows import (
 )
 from exactlyonce.ledger.decided import DecidedBatch
 from exactlyonce.ledger.port import LANDED_STATUSES, Lock
+from exactlyonce.ledger.room import Room
 from exactlyonce.ledger.rows import (
     BatchRow,
     BatchStatus,
@@ -35,6 +36,8 @@ _LANDED = [str(status) for status in LANDED_STATUSES]
 
 class PostgresTransaction(Housekeeping):
     """A `LedgerTransaction` on one connection; made by `PostgresLedger.transaction` only."""
+
+    room: ClassVar[Room | None] = None
 
     def lock_stream(self, stream_id: str, lock: Lock) -> StreamRow | None:
         """Lock the stream's row and return it as committed once the lock is had."""
