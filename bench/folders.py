@@ -91,7 +91,7 @@ def _fill(folder: Path, files: int) -> None:
 
 def _planned(folder: Path, turn: int) -> Took:
     """Return what our planner takes for a first batch."""
-    lists = FileLists(open_folder(str(folder / f"lists-{turn}"), {}), "source")
+    lists = FileLists(open_folder(str(folder / f"lists-{turn}"), {}), "source", "a-life")
     source = LocalFolder(str(folder / "incoming"), NameFilter("*", recursive=True))
     planner = FolderPlanner(source, lists, FileLimit(BATCH_FILES, 1 << 40), Ready(timedelta(0), latest_first=False))
     began, core_began = time.perf_counter(), time.process_time()

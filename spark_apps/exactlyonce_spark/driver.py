@@ -103,7 +103,7 @@ def _run_query(
     watch(passed)
     if components.driver.kubernetes is not None:
         serve(metrics, os.environ[POD_IP], METRICS_PORT)
-    reader = source_connector(spec).reader(spec, components.secrets)
+    reader = source_connector(spec).reader(spec, components.secrets, components.stream.life)
     if isinstance(reader, TellsNotLanded):
         metrics.not_landed, metrics.note_landed = reader.not_landed, reader.note_landed
     growth = Growth(components.driver.limit)
@@ -184,7 +184,7 @@ def _unattended(components: DriverComponents) -> Unattended:
         spec = components.driver.spec
         session = start_session(components.driver, ensure_jars(report=log.info))
         reached("driver.session-started")
-        reader = source_connector(spec).reader(spec, components.secrets)
+        reader = source_connector(spec).reader(spec, components.secrets, components.stream.life)
         rows = streaming_rows(session, reader, spec, len(components.source.view().selected))
         columns = components.sink.fit(columns_of(rows), reader.position_columns, deletes=False)
         target, task_sink = components.sink.target(columns, deletes=False)

@@ -123,7 +123,7 @@ def _run(document: ReplayDocument, secrets_folder: Path, drain: Drain, outcome: 
         if document.backfill is not None:  # it may call the stream's own table by another name
             with ledger.transaction() as transaction:
                 require_other_table(transaction, stream_id, table)
-        reader = source_connector(spec).reader(spec, secrets)
+        reader = source_connector(spec).reader(spec, secrets, life="")
         takes_letters = bool(document.letters) or document.find is not None
         letters = require_letter_source(reader, spec.source.connector) if takes_letters else None
         session = start_session(

@@ -76,6 +76,7 @@ def reader_of(folder: Path, **form: Any) -> FolderRecords:
         FilesSource.model_validate({"path": str(folder)}),
         Checkpoint.model_validate({"local": {"path": f"{folder}-checkpoint"}}),
         Format.model_validate(form),
+        "a life",
     )
 
 

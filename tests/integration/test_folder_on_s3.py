@@ -282,7 +282,7 @@ def test_the_operator_counts_what_waits_in_a_bucket_with_the_streams_own_login(s
     folder = f"s3a://{BUCKET}/{prefix}"
     listed = sorted(folder_at(s3, prefix).files(), key=lambda file: file.order)
     checkpoints = S3LogStore(f"s3a://{BUCKET}/{prefix}-checkpoint", service_of(s3))
-    lists, read = FileLists(checkpoints, folder_of(folder, "source")), listed[:200]
+    lists, read = FileLists(checkpoints, folder_of(folder, "source"), "a life"), listed[:200]
     known = lists.record(Known((), ()), NOTHING_READ, read[:150])
     landed = lists.record(known, known.ends[-1], read[150:]).ends[-1]
     for file in read[:50]:

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from tests.simulation.folder_world import FolderWorld
 
 
+LIFE = "the only one"
+"""No stream over a folder starts over in the simulation."""
+
+
 class AtRest(Clock):
     """A clock that stands: each file is old enough, and waiting is the query's."""
 
@@ -56,14 +60,14 @@ class SimulatedPlace(source_records.Place):
     def planner(self, limit: FileLimit) -> FolderPlanner:
         """Return the planner of a query."""
         ready = Ready(self.world.min_age, self.latest_first, self.delete, None)
-        lists = FileLists(self.world.store, folder_of(FOLDER, "source"))
+        lists = FileLists(self.world.store, folder_of(FOLDER, "source"), self.life)
         return FolderPlanner(self.folder(), lists, limit, ready, AtRest())
 
 
 def place_of(world: FolderWorld) -> SimulatedPlace:
     """Return the place of a world."""
     return SimulatedPlace(
-        FOLDER, None, "*", False, Taken(), 0.0, world.latest_first, world.cleans, None, "", 2, FormatType.RAW, world=world
+        FOLDER, None, "*", False, Taken(), 0.0, world.latest_first, world.cleans, None, "", LIFE, 2, FormatType.RAW, world=world
     )  # fmt: skip
 
 

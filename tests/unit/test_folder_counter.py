@@ -72,7 +72,11 @@ def read_of(found: Iterable[ObjectVersion]) -> list[SourceFile]:
 
 def written(location: Path, files: Iterable[SourceFile], each: int = 1) -> int:
     """Write lists as a driver does, a batch of so many files after another; return where they end."""
-    lists, known, at = FileLists(LocalLogStore(str(location)), folder_of(PATH, "source")), Known((), ()), NOTHING_READ
+    lists, known, at = (
+        FileLists(LocalLogStore(str(location)), folder_of(PATH, "source"), "life-1"),
+        Known((), ()),
+        NOTHING_READ,
+    )
     added = list(files)
     for start in range(0, len(added), each):
         known = lists.record(known, at, added[start : start + each])

@@ -25,6 +25,7 @@ from tests.folder_in_memory import source_file
 from tests.simulation.files import MemoryStore
 
 FOLDER = "source"
+LIFE = "life-1"
 NOTHING = Known((), ())
 
 
@@ -50,18 +51,20 @@ def test_lists_say_which_files_were_read_to_a_process_that_knows_only_the_positi
     for number in (0, 1, 3, COMPACT_EACH - 1, COMPACT_EACH, COMPACT_EACH + 1, 25, 101):
         store.files.clear()
         planned = batches(number)
-        at, _ = recorded(FileLists(store, FOLDER), planned)
+        at, _ = recorded(FileLists(store, FOLDER, LIFE), planned)
 
-        known = FileLists(store, FOLDER).known(at)
+        known = FileLists(store, FOLDER, LIFE).known(at)
 
         assert known is not None
         assert list(known.files) == [file for files in planned for file in files], number
-        assert FileLists(store, FOLDER).known(after(at, [source_file("x")])) is None, "no other position has lists"
+        assert FileLists(store, FOLDER, LIFE).known(after(at, [source_file("x")])) is None, (
+            "no other position has lists"
+        )
 
 
 def test_two_weeks_of_batches_leave_a_bounded_number_of_lists() -> None:
     store = MemoryStore()
-    lists = FileLists(store, FOLDER)
+    lists = FileLists(store, FOLDER, LIFE)
     at, known, most = NOTHING_READ, NOTHING, 0
     for files in batches(1000, files_each=1):
         known = lists.record(known, at, files)
@@ -69,7 +72,7 @@ def test_two_weeks_of_batches_leave_a_bounded_number_of_lists() -> None:
         most = max(most, len(store.files))
 
     assert most <= 2 * COMPACT_EACH + 1
-    found = FileLists(store, FOLDER).known(at)
+    found = FileLists(store, FOLDER, LIFE).known(at)
     assert found is not None
     assert len(found.files) == 1000
 
@@ -87,7 +90,7 @@ def test_whatever_a_process_dies_after_the_landed_position_has_its_lists(dies_af
             raise DiedError
 
     store = MemoryStore(step)
-    lists = FileLists(store, FOLDER)
+    lists = FileLists(store, FOLDER, LIFE)
     read: list[SourceFile] = []
     landed, known = NOTHING_READ, NOTHING
     try:
@@ -97,7 +100,7 @@ def test_whatever_a_process_dies_after_the_landed_position_has_its_lists(dies_af
     except DiedError:
         pass
 
-    successor = FileLists(MemoryStore(), FOLDER)
+    successor = FileLists(MemoryStore(), FOLDER, LIFE)
     successor._store.files = store.files  # type: ignore[attr-defined] # the same storage, with nothing that dies
     found = successor.known(landed)
     assert found is not None
@@ -109,13 +112,13 @@ def test_whatever_a_process_dies_after_the_landed_position_has_its_lists(dies_af
 
 def test_plans_that_never_landed_do_not_count() -> None:
     store = MemoryStore()
-    at, known = recorded(FileLists(store, FOLDER), batches(COMPACT_EACH + 3))
+    at, known = recorded(FileLists(store, FOLDER, LIFE), batches(COMPACT_EACH + 3))
     other = [source_file("other", 5_000)]
-    FileLists(store, FOLDER).record(known, at, [source_file("never landed", 5_000)])
+    FileLists(store, FOLDER, LIFE).record(known, at, [source_file("never landed", 5_000)])
 
-    FileLists(store, FOLDER).record(known, at, other)
+    FileLists(store, FOLDER, LIFE).record(known, at, other)
 
-    found = FileLists(store, FOLDER).known(after(at, other))
+    found = FileLists(store, FOLDER, LIFE).known(after(at, other))
     assert found is not None
     assert [file.path for file in found.files[-1:]] == ["other"]
     assert all(file.path != "never landed" for file in found.files)
@@ -124,12 +127,12 @@ def test_plans_that_never_landed_do_not_count() -> None:
 def test_a_range_that_landed_long_ago_is_found_in_lists_that_go_further() -> None:
     store = MemoryStore()
     planned = batches(45)
-    recorded(FileLists(store, FOLDER), planned)
+    recorded(FileLists(store, FOLDER, LIFE), planned)
     start = after(NOTHING_READ, [file for files in planned[:7] for file in files])
     end = after(start, planned[7])
 
-    assert FileLists(store, FOLDER).between(start, end) == tuple(planned[7])
-    assert FileLists(store, FOLDER).between(start, after(start, [source_file("other")])) is None
+    assert FileLists(store, FOLDER, LIFE).between(start, end) == tuple(planned[7])
+    assert FileLists(store, FOLDER, LIFE).between(start, after(start, [source_file("other")])) is None
 
 
 @pytest.mark.parametrize(
@@ -148,17 +151,17 @@ def test_what_is_not_a_list_is_named_and_never_read_as_one(content: bytes) -> No
         parse(content)
     store = MemoryStore()
     at = after(NOTHING_READ, [source_file("a")])
-    store.files[f"{FOLDER}/{name_of(NOTHING_READ, at)}"] = content
+    store.files[f"{FOLDER}/{name_of(NOTHING_READ, at, LIFE)}"] = content
     with pytest.raises(ListUnfit, match="is not a list of files") as problem:
-        FileLists(store, FOLDER).known(at)
+        FileLists(store, FOLDER, LIFE).known(at)
     assert ending_of(problem.value, in_batch=False)[0] is Ending.REFUSED, "waiting mends nothing"
 
 
 def test_a_list_without_files_says_nothing_and_is_not_followed_to_itself_for_ever() -> None:
     store = MemoryStore()
     at = after(NOTHING_READ, [source_file("a")])
-    store.files[f"{FOLDER}/{name_of(at, at)}"] = render(FileList(at, at, ()))
-    assert FileLists(store, FOLDER).known(at) is None
+    store.files[f"{FOLDER}/{name_of(at, at, LIFE)}"] = render(FileList(at, at, ()))
+    assert FileLists(store, FOLDER, LIFE).known(at) is None
 
 
 def test_a_list_that_was_changed_is_noticed_by_its_position() -> None:

@@ -104,7 +104,7 @@ class World:
         """Run one driver until it dies, or has nothing to do."""
         planner = FolderPlanner(
             self.folder,
-            FileLists(self.store, "source"),
+            FileLists(self.store, "source", "life-1"),
             FileLimit(self.chance.randrange(1, 5), 1000),
             Ready(timedelta(0), self.chance.random() < 0.2, self.deletes, "/archive" if self.archives else None),
             self.clock,
@@ -215,7 +215,7 @@ def _watermark(folder: str, listed: list[SourceFile], read: dict[str, SourceFile
 
 
 def _the_latest_list_alone(self: FileLists, end: int, names: list[str], found: list[FileList]) -> bool:
-    fitting = sorted(name for name in names if name.startswith(name_of(NOTHING_READ, end).rpartition("-")[0]))
+    fitting = sorted(name for name in names if name.startswith(name_of(NOTHING_READ, end).rsplit("-", 2)[0]))
     found += [listed for name in fitting[:1] if (listed := self._read(name)) is not None]
     return bool(found)
 

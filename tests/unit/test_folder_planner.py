@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from exactlyonce.connectors.files.source_lines import FileUnreadable
-from exactlyonce.connectors.files.source_lists import FileLists
+from exactlyonce.connectors.files.source_lists import COMPACT_EACH, FileLists
 from exactlyonce.connectors.files.source_plan import FileChanged, FileLimit
 from exactlyonce.connectors.files.source_position import NOTHING_READ, SourceFile, count_of
 from exactlyonce_spark.connectors.files.source_planner import FilesGone, FilesUnknown, FolderPlanner, Ready
@@ -37,11 +37,12 @@ class Query:
         latest_first: bool = False,
         delete: bool = False,
         archive: str | None = None,
+        life: str = "life-1",
     ) -> FolderPlanner:
         limit = FileLimit(files, size_bytes, records)
         return FolderPlanner(
             self.folder,
-            FileLists(self.store, "source"),
+            FileLists(self.store, "source", life),
             limit,
             Ready(min_age, latest_first, delete, archive),
             self.clock,
@@ -239,6 +240,32 @@ def test_what_a_restored_ledger_has_forgotten_is_named_where_its_files_are_gone(
     assert planned(query.planner(), NOTHING_READ)[1] == ["0", "2"], "the lists were removed, as the sentence says"
 
 
+def test_a_stream_that_starts_over_misses_no_file_that_its_former_life_has_planned(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number}", number) for number in range(6)))
+    former = query.planner(delete=True)
+    assert all_planned(former) == [["0", "1"], ["2", "3"], ["4", "5"]]
+    query.folder.put(source_file("new", 9))
+
+    started_over = query.planner(delete=True, life="life-2")
+    end, files = planned(started_over, NOTHING_READ)
+    assert files == ["new"], "what has landed in the former life was removed"
+    assert planned(query.planner(life="life-2"), end) == (end, [])
+
+    with pytest.raises(FilesGone, match=r"gone from /incoming: 0, 1, 2, 3, 4"):
+        query.planner().end(NOTHING_READ)  # the former life, whose ledger was restored
+
+
+def test_a_compact_list_leaves_those_of_another_life_alone(query: Query) -> None:
+    query.folder.put(*(source_file(f"{number:02}", number) for number in range(COMPACT_EACH + 2)))
+    at, _ = planned(query.planner(files=2), NOTHING_READ)
+    former = set(query.store.files)
+
+    all_planned(query.planner(files=1, life="life-2"))
+
+    assert former <= set(query.store.files)
+    assert query.planner().end(at) != at, "the former life still knows what it has read"
+
+
 def test_where_more_files_are_gone_than_a_sentence_names_it_says_where_all_names_are(query: Query) -> None:
     query.folder.put(*(source_file(f"{number}", number) for number in range(9)))
     planned(query.planner(files=9), NOTHING_READ)
@@ -289,7 +316,7 @@ def test_a_file_whose_records_cannot_be_counted_is_a_batch_of_its_own_and_no_oth
 
     planner = FolderPlanner(
         folder,
-        FileLists(MemoryStore(), "source"),
+        FileLists(MemoryStore(), "source", "life-1"),
         FileLimit(100, 1000, records=3),
         Ready(NO_AGE, latest_first=False),
         SetClock(),

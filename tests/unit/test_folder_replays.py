@@ -45,7 +45,7 @@ class Folder:
 
     def __post_init__(self) -> None:
         self.folder = LocalFolder(str(self.path))
-        self.lists = FileLists(MemoryStore(), "source")
+        self.lists = FileLists(MemoryStore(), "source", "life-1")
         files = sorted(self.folder.files(), key=lambda file: file.order)
         self.lists.record(Known((), ()), NOTHING_READ, files)
         self.end = after(NOTHING_READ, files)

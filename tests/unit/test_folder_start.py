@@ -39,7 +39,7 @@ def planner_of(
     *,
     delete: bool = False,
 ) -> FolderPlanner:
-    lists = FileLists(store, "source")
+    lists = FileLists(store, "source", "life-1")
     ready = Ready(timedelta(0), latest_first=False, delete=delete)
     return FolderPlanner(folder, lists, FileLimit(2, 1 << 30), ready, SetClock(2e9), left_out=left_out)
 
@@ -214,6 +214,7 @@ def test_what_the_resource_says_of_the_start_reaches_the_planner_and_no_task_is_
             FilesSource.model_validate(source),
             Checkpoint.model_validate(where),
             Format.model_validate({"schema": "id BIGINT"}),
+            "a life",
         )
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=2))
         place = Place.of(records._options(session))

@@ -97,7 +97,7 @@ class Stream:
         publish(self.ledger, STREAM, Publication(epoch, self.epoch, path, seed, before, after, "rebuilt", QUERY))
         self.store.create(f"{self.generation.folder}/metadata", render_metadata(f"query-{epoch}"))
         self.permit: Permit = claim_epoch(self.ledger, STREAM, epoch, f"claim-{epoch}", "ticket")[0]
-        lists = FileLists(self.store, "source")
+        lists = FileLists(self.store, "source", "life-1")
         ready = Ready(timedelta(0), latest_first=False, delete=True)
         self.planner = FolderPlanner(LocalFolder(str(self.incoming)), lists, FileLimit(FILES_EACH, 1 << 30), ready)
         self.next_batch += 1

@@ -27,7 +27,7 @@ def planner_of(
     min_age: float = 0,
     tell: Callable[[Told], None] | None = None,
 ) -> FolderPlanner:
-    lists = FileLists(MemoryStore(), "source")
+    lists = FileLists(MemoryStore(), "source", "life-1")
     ready = Ready(timedelta(seconds=min_age), latest_first=False)
     return FolderPlanner(folder, lists, FileLimit(files, 10_000), ready, SetClock(), tell=tell or told.append)
 

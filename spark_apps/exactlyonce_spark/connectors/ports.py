@@ -189,8 +189,8 @@ class ChoosesRanges(Protocol):
 class SourceConnector(Protocol):
     """A kind of source inside Spark."""
 
-    def reader(self, spec: StreamSpec, secrets: Secrets) -> SourceReader:
-        """Return the reader of a stream."""
+    def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> SourceReader:
+        """Return the reader of a stream in this life (`ledger.life`), which finds nothing that another life has left behind."""
         ...
 
     def load_classes(self, session: Any) -> None:

@@ -133,7 +133,7 @@ class PreparedMemory:
 class ToyConnector:
     """Memories."""
 
-    def reader(self, spec: StreamSpec, secrets: Secrets) -> ToyRecords:
+    def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> ToyRecords:
         """Return the reader of a stream."""
         toy = spec.source.spec
         assert isinstance(toy, ToySource), "the registry gives each connector its own spec"

@@ -124,7 +124,7 @@ class FolderCounter:
                 f"reach: {self.checkpoints.why}."
             )
         store = _FewLists(cast("FolderStore", self.checkpoints), lambda: end.is_late)
-        lists = FileLists(store, folder_of(self.spec.folder, SOURCE_FOLDER))
+        lists = FileLists(store, folder_of(self.spec.folder, SOURCE_FOLDER), life="")
         try:
             known = lists.known(position)
         except ExactlyOnceError as problem:

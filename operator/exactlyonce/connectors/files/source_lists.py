@@ -4,6 +4,9 @@ A list says which files follow on one position up to another. It is written befo
 named by both positions, so whoever writes one writes the same. Lists that never landed are of no account: the ledger's position
 says which ones count, and its digest whether they are whole. Every tenth list holds all files from the start on, as Spark's own
 log of a file source does (CompactibleFileStreamLog), and those behind the one before it are removed.
+
+A list also names the life of the stream that wrote it (`ledger.life`). A position proves its lists, whoever wrote them; but
+lists beyond it are plans of the same life alone: a stream that has started over has planned nothing yet.
 """
 
 from __future__ import annotations
@@ -82,10 +85,10 @@ class Known(NamedTuple):
     ends: tuple[int, ...]
 
 
-def name_of(start: int, end: int) -> str:
-    """Return the name of a list, which is ordered by its end."""
+def name_of(start: int, end: int, life: str = "") -> str:
+    """Return the name of a list, which is ordered by its end; without a life, what all names of such a list begin with."""
     read = read_from(end)
-    return f"{read.count:019d}-{read.digest:056x}-{count_of(start):019d}"
+    return f"{read.count:019d}-{read.digest:056x}-{count_of(start):019d}-{life}"
 
 
 def render(found: FileList) -> bytes:
@@ -123,9 +126,11 @@ def folder_of(origin: str, above: str) -> str:
 class FileLists:
     """The lists of one folder that a stream reads, in a folder of their own."""
 
-    def __init__(self, store: ListStore, folder: str) -> None:
+    def __init__(self, store: ListStore, folder: str, life: str) -> None:
+        """`life` is the one of whoever writes lists; one who only reads them may leave it empty."""
         self._store = store
         self._folder = folder
+        self._life = life
 
     @property
     def location(self) -> str:
@@ -146,12 +151,12 @@ class FileLists:
         return Known(tuple(file for each in found for file in each.files), tuple(each.end for each in found))
 
     def beyond(self, position: int) -> Mapping[str, tuple[SourceFile, ...]]:
-        """Return the files of each list that goes further than a position, by the list's place: they were planned at least.
+        """Return the files of each list of this life that goes further than a position, by its place: planned at least.
 
         Raises:
             StoreUnreachable, ListUnfit: as `known`.
         """
-        names = [entry.name for entry in self._store.list(self._folder) if not entry.name.startswith(".")]
+        names = [entry.name for entry in self._store.list(self._folder) if self._is_own(entry.name)]
         further = [name for name in names if name >= name_of(NOTHING_READ, (count_of(position) + 1) << DIGEST_BITS)]
         read = {name: self._read(name) for name in further}
         return {f"{self.location}/{name}": listed.files for name, listed in read.items() if listed is not None}
@@ -202,7 +207,7 @@ class FileLists:
 
     def _lead(self, end: int, names: Sequence[str], found: list[FileList]) -> bool:
         """Put the lists in front that lead to a position; a compact one is tried first, as it sorts first."""
-        prefix = name_of(NOTHING_READ, end).rpartition("-")[0]
+        prefix = name_of(NOTHING_READ, end).rsplit("-", 2)[0]
         for name in sorted(name for name in names if name.startswith(f"{prefix}-")):
             listed = self._read(name)
             if listed is None or listed.end != end or listed.start == end:
@@ -226,7 +231,7 @@ class FileLists:
 
     def _create(self, wanted: FileList) -> None:
         content = render(wanted)
-        name = name_of(wanted.start, wanted.end)
+        name = name_of(wanted.start, wanted.end, self._life)
         outcome = self._store.create(f"{self._folder}/{name}", content)
         if isinstance(outcome, AlreadyExists) and outcome.content != content:
             raise ListUnfit(
@@ -235,10 +240,13 @@ class FileLists:
             )
 
     def _remove_before(self, base: int) -> None:
-        """Remove the lists that end before a compact one, which holds what they hold."""
+        """Remove the lists of this life that end before a compact one, which holds what they hold."""
         limit = name_of(NOTHING_READ, base)
         names = [entry.name for entry in self._store.list(self._folder)]
-        self._store.delete([f"{self._folder}/{name}" for name in names if name < limit and not name.startswith(".")])
+        self._store.delete([f"{self._folder}/{name}" for name in names if name < limit and self._is_own(name)])
+
+    def _is_own(self, name: str) -> bool:
+        return not name.startswith(".") and name.endswith(f"-{self._life}")
 
 
 def rebuilt(position: int, listed: Iterable[SourceFile]) -> tuple[SourceFile, ...] | None:

@@ -94,13 +94,13 @@ class FilesConnector:
 class FolderConnector:
     """Folders as sources."""
 
-    def reader(self, spec: StreamSpec, secrets: Secrets) -> FolderRecords:
+    def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> FolderRecords:
         """Return the reader of a stream."""
         source = spec.source.spec
         assert isinstance(source, FilesSource), "the registry gives each connector its own spec"
         file = new_file()
         told = None if file is None else WaitingReader(file)
-        return FolderRecords(source, spec.checkpoint, spec.source.format, told=told)
+        return FolderRecords(source, spec.checkpoint, spec.source.format, life, told=told)
 
     def load_classes(self, session: Any) -> None:
         """Load nothing: the reader is written in Python."""

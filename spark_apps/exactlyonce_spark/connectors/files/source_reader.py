@@ -52,6 +52,7 @@ class FolderRecords:
     spec: FilesSource
     checkpoint: Checkpoint
     format: Format
+    life: str
     codec: FolderCodec = CODEC
     told: WaitingReader | None = None
 
@@ -175,6 +176,7 @@ class FolderRecords:
             spec.clean_source is CleanSource.DELETE,
             spec.archive_path,
             self.checkpoint.model_dump_json(by_alias=True, exclude_none=True),
+            self.life,
             max(1, int(session.sparkContext.defaultParallelism)),
             self.format.type,
             columns,

@@ -74,6 +74,7 @@ class Place:
     delete: bool
     archive: str | None
     checkpoint: str
+    life: str
     tasks: int
     kind: FormatType
     columns: str | None = None
@@ -116,7 +117,7 @@ class Place:
         # Lists of a folder with many files are larger than what else is in a checkpoint, so no limit is given.
         store = open_folder(checkpoint.s3 or checkpoint.location, _mounted(checkpoint.secret_ref))
         ready = Ready(timedelta(seconds=self.min_age_seconds), self.latest_first, self.delete, self.archive)
-        lists = FileLists(store, folder_of(self.origin, SOURCE_FOLDER))
+        lists = FileLists(store, folder_of(self.origin, SOURCE_FOLDER), self.life)
         records_in = self._rows_in if self.columns else None
         told = {} if self.waiting_file is None else {"tell": WaitingWriter(Path(self.waiting_file))}
         return FolderPlanner(self.folder(), lists, limit, ready, None, records_in, self._left_out, **told)

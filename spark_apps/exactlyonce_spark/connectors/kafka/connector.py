@@ -138,7 +138,7 @@ class KafkaReader:
 class KafkaConnector:
     """Kafka."""
 
-    def reader(self, spec: StreamSpec, secrets: Secrets) -> KafkaReader:
+    def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> KafkaReader:
         """Return the reader of a stream."""
         kafka = spec.source.spec
         assert isinstance(kafka, KafkaSource), "the registry gives each connector its own spec"

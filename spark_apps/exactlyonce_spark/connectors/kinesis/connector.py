@@ -154,7 +154,7 @@ def _registered(session: Any) -> str:
 class KinesisConnector:
     """Kinesis."""
 
-    def reader(self, spec: StreamSpec, secrets: Secrets) -> KinesisRecords:
+    def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> KinesisRecords:
         """Return the reader of a stream; a secret that lacks is told here, and not by Spark."""
         kinesis = spec.source.spec
         assert isinstance(kinesis, KinesisSource), "the registry gives each connector its own spec"
