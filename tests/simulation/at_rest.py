@@ -42,6 +42,8 @@ def note_rest(world: SimulatedWorld, phase: Phase) -> None:
     halts_for_the_source = verdict is not None and kind_of(verdict.verdict) in _WHOSE_SOURCE_IS_GONE
     if not world.scenario.manifest or (phase is Phase.HALTED and not halts_for_the_source):
         return
+    if world.rows_of_replays_are_shown_by_batches:
+        return
     unseen = Counter(world.database.tables.target) - world.output.visible()
     if unseen and not world.journal.has_struck({"restore"}):
         world.wrong.append(f"the stream is {phase}, and readers are not shown what has landed: {unseen}")

@@ -95,7 +95,9 @@ ERRORS: dict[type[BaseException], frozenset[str]] = {
     PartitionsDiffer: frozenset({"retention", "foreign writes", "new partition"}),
     StoreUnreachable: _FILES | {"cut at commit"},  # the store of an object log gives no answer then
     StatusConflict: frozenset({OTHER_OPERATOR, "lose status", "delivery changed", "started over"}),
-    EpochOvertaken: frozenset({OTHER_OPERATOR, "lose status", "restore", *_LEDGER_GONE, "cut at commit"}),
+    EpochOvertaken: frozenset(
+        {OTHER_OPERATOR, "lose status", "restore", *_LEDGER_GONE, "cut at commit", "lose checkpoint"}
+    ),  # with a lost checkpoint its token goes, which a new start is about to replace
     PositionsMoved: frozenset({OTHER_OPERATOR, "restore", "edited by hand"}),
 }
 """What can end a driver or a pass with an error, if it had effect while that ran. No other error has an excuse."""

@@ -20,6 +20,8 @@ from tests.simulation.scheduler import Process
 class FilesReplayWorld(ReplayWorld):
     """A world of replays into files."""
 
+    rows_of_replays_are_shown_by_batches = True
+
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         super().__init__(seed, scenario or scenario_of_replays(seed))
 

@@ -48,6 +48,7 @@ from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.adoption import ADOPTED
 from tests.simulation.asked_resets import RESET
+from tests.simulation.at_rest import STARTED_OVER
 from tests.simulation.causes import CONTRADICTIONS, OTHER_OPERATOR, REBUILDS, SUCCESSOR
 from tests.simulation.journal import Attempt
 from tests.simulation.launcher import Driver
@@ -271,6 +272,8 @@ def _is_explained(world: SimulatedWorld, attempt: Attempt) -> bool:  # noqa: C90
 def _hazards_for_a_person(world: SimulatedWorld, why: ContradictionReason) -> frozenset[str]:
     """What can have struck where a person is called for such a reason."""
     known = CONTRADICTIONS.get(why, frozenset())
+    if why is ContradictionReason.LOCATION_TAKEN and world.journal.has_struck({STARTED_OVER}):
+        return known | {"restore"}  # the ledger is of the life before, and the location of the new one
     if why is ContradictionReason.STATE_WOULD_BE_LOST and world.collects_generations:
         return known | {
             "restore"

@@ -24,15 +24,16 @@ from tests.simulation.loads_replay_world import LoadsReplayWorld, scenario_of_re
 from tests.simulation.oracle import run_seed
 from tests.simulation.replay_world import HAZARDS_BESIDE, ReplayWorld, scenario_of_replays
 from tests.simulation.resets import with_resets
+from tests.simulation.scenario import Scenario
 from tests.simulation.search import scenario_of
-from tests.simulation.two_phase_world import SINK_SILENT
+from tests.simulation.two_phase_world import LOADS_ABORTED, SINK_SILENT
 from tests.simulation.violations import Violation
 from tests.simulation.world import SimulatedWorld
 
 SEEDS = 6 * len(HAZARDS_BESIDE)
 SEEDS_OF_LETTERS = 60
 SEEDS_OF_GIVE_UPS = 40
-SEEDS_OF_LOADS = 160
+SEEDS_OF_LOADS, SEEDS_OF_FAILOVERS = 160, 40
 SEEDS_OF_RESETS, DOUBLED_BY_A_RESET = 20, 2237
 SEEDS_OF_SHARDS = 40
 
@@ -118,6 +119,7 @@ def test_replays_into_loads_land_records_though_they_die_and_the_sink_aborts_wha
 
     with mock.patch.object(two_phase_landing, "finish_beside", counted):
         runs = [run_seed(seed, kind=LoadsReplayWorld) for seed in range(SEEDS_OF_LOADS)]
+        runs += [run_seed(seed, failing_over(seed), LoadsReplayWorld) for seed in range(SEEDS_OF_FAILOVERS)]
     worlds = [world for world in runs if isinstance(world, LoadsReplayWorld)]
     outcomes = [outcome for world in worlds for outcome in world.outcomes]
     assert sum(outcome.landed for outcome in outcomes) > 50, "the oracle counted each once"
@@ -145,6 +147,11 @@ def test_a_reset_beside_replays_into_loads_has_nothing_read_again_that_a_replay_
     looks = [mock.patch.object(module, "decided_of", lambda *_: ()) for module in (publish, reset_offsets)]
     with looks[0], looks[1], pytest.raises(Violation, match="doubled"):
         with_a_reset(DOUBLED_BY_A_RESET, few)
+
+
+def failing_over(seed: int) -> Scenario:
+    """Return a scenario whose sink remembers its labels, or no ledger goes back behind it."""
+    return replace(scenario_of_replayed_loads(seed), hazards=frozenset({"kill driver", "poison", LOADS_ABORTED}))
 
 
 def run(seed: int) -> ReplayWorld:

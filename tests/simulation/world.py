@@ -57,6 +57,8 @@ class SimulatedWorld(SourceAndSink, LaunchedDrivers):
     two_phases = False
     continues_output = True
     """Whether its folder of files may have been written before the stream by a query of Spark's own."""
+    rows_of_replays_are_shown_by_batches = False
+    """Whether readers are shown what a replay has landed by the stream's next batch alone, however long it rests before."""
     most_chaos_steps = 1500
     errors: Mapping[type[BaseException], frozenset[str]] = ERRORS
     """What can end a driver or a pass, and by which hazards."""
