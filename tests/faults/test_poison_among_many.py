@@ -1,6 +1,6 @@
 """The whole way of records that fail by themselves: left out, kept, and landed once by a schedule, through every death.
 
-With 100,000 ids and a death at every point it takes half an hour (make test-full). `make test` has the same way with a few
+With 100,000 ids and a death at every point it takes half an hour (make test-full). By default it has the same way with a few
 hundred, one death in the bisection and one in the replay. What dies in between there: tests/integration/test_bisection.py and
 test_replay.py, the operator in tests/unit/test_replay_pass.py and others of it, and all of it in the simulation.
 """
