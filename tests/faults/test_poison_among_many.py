@@ -192,6 +192,7 @@ def files_of(crashes: tuple[str, ...], folder: Path) -> dict[str, Path]:
     return {word: folder / f"fired-{word.replace('=', '-')}" for word in crashes}
 
 
+@pytest.mark.seconds(150)
 @pytest.mark.timeout(5400)
 def test_all_but_the_records_that_fail_land_and_a_schedule_lands_those_once_through_every_death(
     kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
