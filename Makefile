@@ -7,8 +7,8 @@ KILLS ?= 1000
 SEEDS ?= 10000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup cluster-tools cluster demo test test-unit test-simulation test-integration test-faults test-cluster test-full lint \
-	format soak mutants bench bench-operator bench-monitor bench-network requirements build clean
+.PHONY: help setup cluster-tools cluster demo test test-connectors test-unit test-simulation test-integration test-faults test-cluster \
+	test-full lint format soak mutants bench bench-operator bench-monitor bench-network requirements build clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,29 +27,32 @@ cluster: cluster-tools ## a real Kubernetes of two nodes, with kubectl and helm,
 demo: setup ## 200,000 orders from Kafka to Postgres while drivers are killed; fails if one is lost or doubled; SOURCE=kinesis, SINK=files
 	@$(RUN) -m demo $(if $(SOURCE),--source $(SOURCE)) $(if $(SINK),--sink $(SINK))
 
-test: setup ## lint and every test that fits into 45 minutes, with the minutes of each part
-	@$(RUN) scripts/run_parts.py lint unit simulation integration faults cluster
+test: setup ## lint, unit tests, Kafka to Postgres and files through faults, one life of a stream on a cluster; 20 minutes
+	@$(RUN) -m scripts.run_parts --suite core lint unit simulation integration+faults+cluster
+
+test-connectors: setup ## all other tests, in 50 minutes, or one suite of them: NAME=kinesis, doris, cluster, … (tests/suites.py)
+	@$(RUN) -m scripts.run_parts $(foreach suite,$(or $(NAME),connectors),--suite $(suite))
 
 test-unit: setup ## tests without servers; seconds
-	@$(RUN) scripts/run_parts.py unit
+	@$(RUN) -m scripts.run_parts unit
 
 test-simulation: setup ## the protocol under 10,000 random schedules (SEEDS=…), and broken on purpose
-	@SEEDS=$(SEEDS) $(RUN) scripts/run_parts.py simulation
+	@SEEDS=$(SEEDS) $(RUN) -m scripts.run_parts simulation
 
 test-integration: setup ## real Kafka, Postgres and Spark
-	@$(RUN) scripts/run_parts.py integration
+	@$(RUN) -m scripts.run_parts integration
 
 test-faults: setup ## kills at named points and at random, frozen writers, cut connections
-	@$(RUN) scripts/run_parts.py faults
+	@$(RUN) -m scripts.run_parts faults
 
 test-cluster: cluster-tools ## a real Kubernetes of two nodes; skipped, with the reason, where this machine cannot have one
-	@$(RUN) scripts/run_parts.py cluster
+	@$(RUN) -m scripts.run_parts cluster
 
 test-full: cluster-tools ## every crash point in every mode, more seeds and kills; keeps its report in docs/reports/
 	@$(RUN) scripts/full_report.py
 
 lint: setup ## ruff, mypy and the borders between the packages
-	@$(RUN) scripts/run_parts.py lint
+	@$(RUN) -m scripts.run_parts lint
 
 format: setup ## format the code
 	@$(VENV)/bin/ruff check --quiet --fix . ; $(VENV)/bin/ruff format .

@@ -1,4 +1,4 @@
-"""`make test-full`: everything `make test` runs and what takes longer, and a report of it in docs/reports/.
+"""`make test-full`: all of `make test` and `make test-connectors`, what takes longer, and a report of it in docs/reports/.
 
     python scripts/full_report.py [PART ...]     only these parts; the rows of the others stay as they were
 
@@ -36,7 +36,7 @@ ASKED = {
 }
 PARTS = ("lint", "unit", "simulation", "integration", "faults", "cluster")
 STEPS = {
-    **{part: [sys.executable, "scripts/run_parts.py", part] for part in PARTS},
+    **{part: [sys.executable, "-m", "scripts.run_parts", part] for part in PARTS},
     "soak": [sys.executable, "-m", "tests.soak", "--kills", LONG["KILLS"]],
 }
 HEAD = """# The latest full test run

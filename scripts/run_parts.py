@@ -1,22 +1,29 @@
-"""Run the parts of the test suite one after the other, print the minutes of each, and fail if one failed.
+"""Run parts of the tests one after the other, print the minutes of each, and fail if one failed.
 
-python scripts/run_parts.py lint unit simulation integration faults cluster        DURATIONS=100 shows the slowest tests
+python -m scripts.run_parts lint unit simulation integration faults cluster        DURATIONS=100 shows the slowest tests
+python -m scripts.run_parts --suite core lint unit simulation integration+faults+cluster
+python -m scripts.run_parts --suite kinesis --suite doris
 
-What the cluster is made of takes minutes to build, once for the user: it is built beside the other parts, at the lowest
-priority.
+With suites (tests/suites.py), a part runs their tests alone, and one that has none of them is left out. Parts that are joined
+share servers and processes. What the cluster is made of takes minutes to build, once for the user: it is built beside the other
+parts, at the lowest priority.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
+
+from tests.suites import CONNECTORS, CORE, PARTS, SUITES, modules_of
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -61,7 +68,8 @@ OPTIONS = {
     part: [f"--numprocesses={count}", *(STEALING if part == "unit" else WHOLE_MODULES)]
     for part, count in PROCESSES.items()
 }
-CLUSTER = "cluster"
+JOIN = "+"
+ALL_CONNECTORS = "connectors"
 
 
 @dataclass(frozen=True)
@@ -73,22 +81,37 @@ class Ran:
     passed: bool
 
 
-def commands_of(part: str) -> list[list[str]]:
-    """Return the commands of a part."""
+def commands_of(part: str, suites: Sequence[str] = ()) -> list[list[str]]:
+    """Return the commands of a part, with suites those that run their tests alone: none where the part has no such test."""
     if part == "lint":
-        return LINT
-    if not (ROOT / "tests" / part).is_dir():
-        raise SystemExit(f"There is no part {part!r}: lint, or a folder of tests/.")
+        return LINT if not suites or CORE in suites else []
+    folders = part.split(JOIN)
+    absent = [folder for folder in folders if not (ROOT / "tests" / folder).is_dir()]
+    if absent:
+        raise SystemExit(f"There is no part {absent[0]!r}: lint, or a folder of tests/.")
+    chosen = [path for folder in folders for path in _paths(folder, suites)]
+    if not chosen:
+        return []
     shown = f"--durations={os.environ.get('DURATIONS', '5')}"
-    pytest = [sys.executable, "-m", "pytest", f"tests/{part}", shown, *OPTIONS.get(part, [])]
+    named = [f"--suite={suite}" for suite in suites]
+    # What is joined starts as many servers as one of its parts.
+    options = OPTIONS.get(folders[0], [])
+    pytest = [sys.executable, "-m", "pytest", *chosen, *named, shown, *options]
     return [pytest, *(BRANCHES if part == "unit" else [])]
 
 
-def run(part: str) -> Ran:
+def _paths(folder: str, suites: Sequence[str]) -> list[str]:
+    """Return what pytest collects of a folder of tests/: with suites only modules that have tests of them."""
+    if not suites or folder not in PARTS:
+        return [f"tests/{folder}"] if not suites or CORE in suites else []
+    return modules_of(suites, folder)
+
+
+def run(part: str, suites: Sequence[str] = ()) -> Ran:
     """Run all commands of a part; the later ones too when one fails."""
     print(f"\n===== {part} =====", flush=True)
     started = time.monotonic()
-    statuses = [subprocess.run(command, cwd=ROOT, check=False).returncode for command in commands_of(part)]
+    statuses = [subprocess.run(command, cwd=ROOT, check=False).returncode for command in commands_of(part, suites)]
     return Ran(part, (time.monotonic() - started) / 60, not any(statuses))
 
 
@@ -119,19 +142,35 @@ class Preparation:
         print(self._told.read().decode(errors="replace")[-2000:], flush=True)
 
 
-def main() -> int:
-    """Run the parts that the command line names."""
+def suites_named(names: Sequence[str]) -> list[str]:
+    """Return the suites of these names, of which `connectors` stands for all but `core`."""
+    suites = [suite for name in names for suite in (CONNECTORS if name == ALL_CONNECTORS else (name,))]
+    unknown = [name for name in suites if name not in SUITES]
+    if unknown:
+        raise SystemExit(f"There is no suite {unknown[0]!r}. Name one of these: {', '.join(SUITES)}.")
+    return suites
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the parts that the command line names, or all folders of tests that are divided into suites."""
+    parser = argparse.ArgumentParser(description="Run parts of the tests.")
+    parser.add_argument("--suite", action="append", default=[], help="of tests/suites.py; connectors: all but core")
+    parser.add_argument("parts", nargs="*", default=list(PARTS), help="lint, or folders of tests/ joined by +")
+    asked = parser.parse_args(arguments)
+    suites = suites_named(asked.suite)
+    parts = [part for part in asked.parts if commands_of(part, suites)]
+    of_cluster = [part for part in parts if any("tests/cluster" in word for word in commands_of(part, suites)[0])]
     results = []
     with ExitStack() as started:
-        preparation = started.enter_context(Preparation()) if CLUSTER in sys.argv[1:] else None
-        for part in sys.argv[1:]:
-            if part == CLUSTER and preparation is not None:
+        preparation = started.enter_context(Preparation()) if of_cluster else None
+        for part in parts:
+            if part in of_cluster and preparation is not None:
                 preparation.finish()
-            results.append(run(part))
-    print("\nPart            minutes")
+            results.append(run(part, suites))
+    print("\nPart                         minutes")
     for result in results:
-        print(f"{result.part:<14}{result.minutes:>9.1f}  {'passed' if result.passed else 'FAILED'}")
-    print(f"{'all':<14}{sum(result.minutes for result in results):>9.1f}")
+        print(f"{result.part:<27}{result.minutes:>9.1f}  {'passed' if result.passed else 'FAILED'}")
+    print(f"{'all':<27}{sum(result.minutes for result in results):>9.1f}")
     return 0 if results and all(result.passed for result in results) else 1
 
 

@@ -1,4 +1,4 @@
-"""Which combinations of a claim run: `make test` runs one for real, `make test-full` all of them (EVERY_MODE=1)."""
+"""Which combinations of a claim run: one by default, in `make test` or `make test-connectors`, all in `make test-full`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def one_or_all(cases: Sequence[Case]) -> list[Case]:
 
 
 def in_full(full: Case, otherwise: Case) -> Case:
-    """Return `full` with EVERY_MODE=1, for example more kills, and `otherwise` in `make test`.
+    """Return `full` with EVERY_MODE=1, for example more kills, and `otherwise` by default.
 
-    A kill costs a driver of its own. Beside each use stands which other test of `make test` kills at the points left out.
+    A kill costs a driver of its own. Beside each use stands which other test kills by default at the points left out.
     """
     return full if EVERY_MODE else otherwise

@@ -15,6 +15,7 @@ from testbed.pgbouncer import PgBouncer, PgBouncerUnavailable, ensure_program
 from testbed.postgres import Postgres
 from tests.rig import Rig
 from tests.scheduling import WholeModules, group_of, longest_first
+from tests.suites import SUITES, NotInOneSuite, suite_of
 
 _counter = itertools.count(1)
 
@@ -25,13 +26,29 @@ SASL_USER, SASL_PASSWORD = "reader", "plain-secret"
 QUOTING_USER, QUOTING_PASSWORD = "quoting", 'pass "word" with \\ in it'
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let what takes minutes run first, and keep tests together that share a fixture of their module."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Tests are chosen by their suites."""
+    parser.addoption("--suite", action="append", default=[], choices=list(SUITES), help="run the tests of this suite")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the suites that are asked for, let what takes minutes run first, and keep those together that share."""
+    wanted = config.getoption("suite")
+    suites = [(item, _suite_of(item)) for item in items]
+    config.hook.pytest_deselected(items=[item for item, suite in suites if wanted and suite not in wanted])
     known = []
-    for item in items:
+    for item in (item for item, suite in suites if not wanted or suite in wanted):
         seconds = item.get_closest_marker("seconds")
         known.append((item, group_of(item.nodeid, item.config.rootpath), float(seconds.args[0]) if seconds else 0.0))
     items[:] = longest_first(known)
+
+
+def _suite_of(item: pytest.Item) -> str:
+    marked = item.get_closest_marker("suite")
+    try:
+        return suite_of(item.nodeid, marked.args[0] if marked else None)
+    except NotInOneSuite as problem:
+        raise pytest.UsageError(str(problem)) from None
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -20,12 +20,14 @@ from tests.cluster.conftest import WithoutRules
 from tests.cluster.operators import FINALIZER, MakeOperator, MakeStream, WholeStream, watching_drivers
 from tests.combinations import EVERY_MODE
 from tests.rig import eventually
+from tests.suites import CORE, of_suite
 
-pytestmark = pytest.mark.timeout(1500)
+pytestmark = [pytest.mark.timeout(1500), of_suite("cluster")]
 
 DOWN_SECONDS = 60 if EVERY_MODE else 20
 
 
+@of_suite(CORE)
 @pytest.mark.seconds(200)
 def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_server_and_the_database(
     make_stream: MakeStream, make_operator: MakeOperator, cluster: Cluster, namespace: str, name: str
@@ -62,8 +64,9 @@ def test_a_stream_lives_through_the_deaths_of_its_driver_its_executor_the_api_se
         with drained_node(stream, stream.driver_name(2)):
             stream.until(lambda: stream.status["attempt"] == 3 and stream.phase == "Running", "the third attempt runs")
         assert stream.reasons()["Drained"] == 1
-        # Spark may have planned the next batch meanwhile; the driver that is asked to end refuses it.
-        assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch"), "its death is proven"
+        # Spark may have planned the next batch meanwhile, which the driver that is asked to end refuses; and on a busy machine
+        # it may not have written the end of the one that landed (SETTLING_SECONDS).
+        assert stream.status["verdict"]["kind"] in ("Resume", "ReplayBatch", "SkipLanded"), "its death is proven"
         stream.until_lands(3)
 
         cluster.stop_api_server()

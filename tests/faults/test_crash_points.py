@@ -62,6 +62,7 @@ def produce_batches(rig: Rig, count: int, size: int) -> None:
 
 
 @in_every_write
+@pytest.mark.seconds(40)
 @pytest.mark.timeout(1200)
 def test_a_small_batch_that_the_driver_writes(rig: Rig, write: str) -> None:
     """The rows are copied in the transaction that lands them; what comes before is as in a batch that is staged."""
@@ -75,6 +76,7 @@ def test_a_small_batch_that_the_driver_writes(rig: Rig, write: str) -> None:
 
 
 @in_every_write
+@pytest.mark.seconds(100)
 @pytest.mark.timeout(1200)
 def test_a_batch_that_is_staged(rig: Rig, write: str) -> None:
     write_as(rig, write)
@@ -86,6 +88,7 @@ def test_a_batch_that_is_staged(rig: Rig, write: str) -> None:
 
 
 @in_every_write
+@pytest.mark.seconds(70)
 @pytest.mark.timeout(1200)
 def test_a_batch_that_lands_by_partition(rig: Rig, write: str) -> None:
     """Its tasks commit; what the driver does before and after them is as in a batch that is staged."""

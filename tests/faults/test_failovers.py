@@ -40,6 +40,7 @@ def let_go(fired: Path) -> None:
     Path(f"{fired}{LET_GO}").touch()
 
 
+@pytest.mark.seconds(60)
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("commit", one_or_all(["Batch", "Partition"]))
 def test_a_landed_batch_that_a_failover_lost_lands_again_and_the_driver_lands_nothing_on_top(

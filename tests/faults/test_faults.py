@@ -19,6 +19,8 @@ from testbed.postgres_proxy import Cut, PostgresProxy
 from tests.combinations import one_or_all
 from tests.rig import Rig, eventually, running, thaw
 
+pytestmark = pytest.mark.seconds(20)
+
 LARGE = 2400
 
 

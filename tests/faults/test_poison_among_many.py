@@ -1,6 +1,6 @@
 """The whole way of records that fail by themselves: left out, kept, and landed once by a schedule, through every death.
 
-With 100,000 ids and a death at every point it takes half an hour (make test-full). `make test` has the same way with a few
+With 100,000 ids and a death at every point it takes half an hour (make test-full). By default it has the same way with a few
 hundred, one death in the bisection and one in the replay. What dies in between there: tests/integration/test_bisection.py and
 test_replay.py, the operator in tests/unit/test_replay_pass.py and others of it, and all of it in the simulation.
 """
@@ -192,6 +192,7 @@ def files_of(crashes: tuple[str, ...], folder: Path) -> dict[str, Path]:
     return {word: folder / f"fired-{word.replace('=', '-')}" for word in crashes}
 
 
+@pytest.mark.seconds(150)
 @pytest.mark.timeout(5400)
 def test_all_but_the_records_that_fail_land_and_a_schedule_lands_those_once_through_every_death(
     kafka: Kafka, postgres_18: Postgres, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,7 @@ from tests.rig import Rig
 KILLS, IDS = (12, 50_000) if EVERY_MODE else (6, 25_000)
 
 
+@pytest.mark.seconds(60)
 @pytest.mark.timeout(1500)
 @pytest.mark.parametrize("commit", ["Batch", "Partition"])
 def test_kills_at_random_moments_lose_and_double_nothing(

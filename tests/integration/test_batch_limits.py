@@ -81,7 +81,7 @@ def test_a_batch_that_needs_too_much_memory_is_halved_and_the_limit_grows_back(
     assert (status.batch_limit, status.consecutive_failures.batch_failures) == (None, 0)
 
 
-# In `make test`: the end of such a transaction in test_bad_input.py, what is decided of it in tests/unit/decide/test_replan.py.
+# By default: the end of such a transaction in test_bad_input.py, what is decided of it in tests/unit/decide/test_replan.py.
 @only_in_full
 def test_a_batch_that_takes_longer_than_its_transaction_may_is_halved(rig: Rig) -> None:
     """The database is slow with more than 240 rows at once, and with no fewer."""

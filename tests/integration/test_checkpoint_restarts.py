@@ -129,7 +129,7 @@ RETAINED = [
 ]
 
 
-# In `make test` RocksDB on a disk, with a driver: test_retained_state.py; the other files: tests/unit/test_retained_state.py.
+# By default RocksDB on a disk, with a driver: test_retained_state.py; the other files: tests/unit/test_retained_state.py.
 @pytest.mark.parametrize(("settings", "on_s3"), one_or_all(RETAINED))
 def test_a_query_continues_with_the_state_that_was_copied_of_an_earlier_batch(
     spark: SparkSession, topic: GoldenTopic, s3: S3, tmp_path: Path, settings: Mapping[str, str], on_s3: bool

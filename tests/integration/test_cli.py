@@ -106,9 +106,9 @@ def test_a_command_that_was_killed_is_followed_by_one_that_goes_on(rig: Rig) -> 
             second.wait_until_landed()
             assert second.interrupt() == 0
             assert second.drivers() == []
-        assert [kind for kind, _ in second.events() if kind in ("FirstStart", "Resume", "RebuildFromSink")] == [
-            "Resume"
-        ]
+        # On a busy machine Spark may not have written the end of the batch that landed (SETTLING_SECONDS).
+        continues = ("FirstStart", "Resume", "SkipLanded", "RebuildFromSink")
+        assert [kind for kind, _ in second.events() if kind in continues] in (["Resume"], ["SkipLanded"])
     rig.assert_exactly_once()
 
 

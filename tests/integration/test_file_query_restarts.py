@@ -1,6 +1,6 @@
 """What Spark 4.2.0 does when it is started on each state of its own file source and file sink, and what readers see.
 
-docs/checkpoint-states.md and `exactlyonce inspect` tell the same; one JVM serves all states. `make test` starts the few that
+docs/checkpoint-states.md and `exactlyonce inspect` tell the same; one JVM serves all states. By default it starts the few that
 tell the most; tests/unit/test_inspect_file_queries.py holds the command to the expectations that are proven here.
 """
 

@@ -91,7 +91,7 @@ def land_all(stream: StreamOnS3, last: int) -> list[str]:
 def test_files_that_spark_writes_on_a_bad_day_of_s3_are_read_once(stream: StreamOnS3, proxy: FaultyService) -> None:
     """Answers of 500 and 503, before and after a request took effect; no answer, a late one, and requests that arrive twice.
 
-    A driver as it is run has fewer of them in `make test`: test_files_on_s3.py.
+    A driver as it is run has fewer of them by default: test_files_on_s3.py.
     """
     last = 2
     day = BadDay(6, is_of_spark)

@@ -36,7 +36,7 @@ KINDS = [
 KINDS_ON_S3 = [ROCKSDB, IN_MEMORY]
 
 
-# In `make test` a query in one session, with each provider: test_checkpoint_restarts.py.
+# By default a query in one session, with each provider: test_checkpoint_restarts.py.
 @only_in_full
 @pytest.mark.parametrize(("query", "provider", "settings"), KINDS)
 def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
@@ -70,7 +70,7 @@ def test_a_database_that_lost_its_latest_commits_counts_every_record_once_again(
     assert len(list(new.glob("offsets/[0-9]*"))) > 2, "it continued in the new one"
 
 
-# In `make test` a query in one session, with its state on S3: test_checkpoint_restarts.py.
+# By default a query in one session, with its state on S3: test_checkpoint_restarts.py.
 @only_in_full
 @pytest.mark.parametrize("provider", KINDS_ON_S3)
 def test_the_same_with_the_checkpoint_on_s3(

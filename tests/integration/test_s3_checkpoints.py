@@ -131,7 +131,7 @@ def test_no_login_is_on_a_command_line_or_in_a_drivers_document(life: Life, s3: 
     assert not [file for file in written if s3.secret_key in file.read_text(errors="replace")]
 
 
-# In `make test` operator and driver on a cluster (tests/cluster/test_data_streams.py), and a store (test_s3_logins.py).
+# By default operator and driver on a cluster (tests/cluster/test_data_streams.py), and a store (test_s3_logins.py).
 @only_in_full
 def test_a_web_identity_stands_for_the_login_of_operator_and_driver(
     kafka: Kafka, postgres_18: Postgres, s3: S3, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

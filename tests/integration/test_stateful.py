@@ -33,7 +33,7 @@ TWO_WATERMARKS = WINDOWS.module.replace(
 """Spark groups by the column of the last watermark alone."""
 
 
-# The chain of operators, in `make test`: test_retained_state.py.
+# The chain of operators, by default: test_retained_state.py.
 @pytest.mark.parametrize("query", one_or_all([PYTHON_STATE, CHAIN, WINDOWS, SQL_WINDOWS, SQL_SESSIONS]), ids=str)
 def test_a_query_with_state_counts_every_record_once_through_kills_and_halts_without_its_checkpoint(
     rig: Rig, query: StatefulQuery
@@ -58,7 +58,7 @@ def test_a_query_with_state_counts_every_record_once_through_kills_and_halts_wit
     query.assert_minutes_once(rig)
 
 
-# In `make test` a seed names the policy: tests/unit/test_generations.py.
+# By default a seed names the policy: tests/unit/test_generations.py.
 @only_in_full
 @pytest.mark.parametrize(("policy", "held_back_minutes"), [("max", 0), ("min", LATE_MINUTES)])
 def test_a_query_of_two_watermarks_goes_by_its_policy_through_kills(
@@ -80,7 +80,7 @@ def test_a_query_of_two_watermarks_goes_by_its_policy_through_kills(
     query.assert_minutes_once(rig)
 
 
-# In `make test`: tests/unit/decide/test_allowed.py, and the state that a driver continues without in test_retained_state.py.
+# By default: tests/unit/decide/test_allowed.py, and the state that a driver continues without in test_retained_state.py.
 @only_in_full
 def test_an_aggregation_whose_first_batch_has_not_landed_starts_over_without_its_checkpoint(rig: Rig) -> None:
     """Its state is made with batch 0 only, and nothing has landed but that: so batch 0 it is, at the same positions."""

@@ -91,7 +91,7 @@ REFUSED = [
 def test_what_another_run_could_make_otherwise_is_refused_before_a_row_lands(
     rig: Rig, function: str, mode: dict[str, str], told: str
 ) -> None:
-    """In `make test` each rule over the shapes of plans, and one with Spark: tests/unit/test_tables_read_again.py."""
+    """By default each rule over the shapes of plans, and one with Spark: tests/unit/test_tables_read_again.py."""
     environment = use(rig, function)
     if mode:
         rig.sql("alter table orders add primary key (id)")

@@ -66,13 +66,13 @@ def test_a_driver_removes_what_the_ledger_no_longer_keeps(life: Life) -> None:
     assert life.failures_left == [89]
 
 
-# In `make test`: tests/faults/test_crash_points.py, which kills at every point of a batch and counts these verdicts.
+# By default: tests/faults/test_crash_points.py, which kills at every point of a batch and counts these verdicts.
 @only_in_full
 def test_a_batch_that_was_planned_and_has_not_landed_is_replayed(life: Life) -> None:
     assert life.verdicts["again, and killed"][1] == "ReplayBatch", "batch 3"
 
 
-# In `make test`: as above.
+# By default: as above.
 @only_in_full
 def test_a_batch_that_landed_before_spark_knew_is_recognised(life: Life) -> None:
     assert life.verdicts["again, and killed"][2:] == ["SkipLanded"], "batch 4"
@@ -82,7 +82,7 @@ def test_a_lost_checkpoint_is_rebuilt_from_the_sink(life: Life) -> None:
     assert life.verdicts["without its checkpoint"] == ["RebuildFromSink"]
 
 
-# In `make test`: test_writes.py (Upsert by partition), test_sources.py (a new partition) and tests/faults/test_crash_points.py.
+# By default: test_writes.py (Upsert by partition), test_sources.py (a new partition) and tests/faults/test_crash_points.py.
 @only_in_full
 def test_a_batch_that_landed_in_part_is_finished(rig: Rig) -> None:
     rig.overrides["spec.sink.postgres.commit"] = "Partition"

@@ -3,9 +3,9 @@
 python -m tests.simulation.mutation_table            for all of them, on all cores
 python -m tests.simulation.mutation_table NAME ...   for these; the seeds of the others stay as they were
 
-A change of the model or of the protocol moves seeds. A test tries the seed of the table first, searches again where it no
-longer finds its mutation, and warns that the table is old. Where the first seed that finds one is a run that never ends,
-which takes seconds, the table may name a later one in which something else goes wrong sooner.
+A change of the model or of the protocol moves seeds. `make test` tries the seed of the table; `make test-connectors` searches
+again where it no longer finds its mutation, and warns that the table is old. Where the first seed that finds one is a run that
+never ends, which takes seconds, the table may name a later one in which something else goes wrong sooner.
 """
 
 from __future__ import annotations

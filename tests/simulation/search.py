@@ -386,6 +386,11 @@ def first_that_finds(name: str, seeds: int, tried_first: int | None = None) -> F
             return found
 
 
+def found_by(name: str, seed: int | None) -> Found | None:
+    """Return what one seed finds with the mutation of this name; None where it finds nothing, or there is no seed."""
+    return None if seed is None else first_that_finds(name, 0, seed)
+
+
 def first_that_goes_wrong(name: str, seeds: int) -> Found | None:
     """Return the first of so many seeds that goes wrong where a mutation of this name is searched for, but without it."""
     return _first_violation(name, range(seeds))

@@ -14,6 +14,8 @@ from tests.simulation.oracle import run_seed
 from tests.simulation.replay_world import ReplayWorld
 from tests.simulation.two_phase_world import LOADS_ABORTED, SINK_SILENT, TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
+from tests.simulation.worlds import in_their_suites
+from tests.suites import of_suite
 
 SEEDS = 16
 QUARANTINED = (FailureStatus.QUARANTINED, FailureStatus.REPLAYING, FailureStatus.REPLAYED)
@@ -42,7 +44,7 @@ def batches_landed_without(world: SimulatedWorld) -> int:
     return len({row.batch for row in held if row.batch not in whole})
 
 
-@pytest.mark.parametrize("kind", [SimulatedWorld, LogWorld, TwoPhaseWorld, ReplayWorld])
+@pytest.mark.parametrize("kind", in_their_suites([SimulatedWorld, LogWorld, TwoPhaseWorld, ReplayWorld]))
 def test_with_any_hazard_a_stream_keeps_out_what_fails_and_loses_nothing(kind: type[SimulatedWorld]) -> None:
     worlds = [run_with_a_bisection(kind, seed, None) for seed in range(SEEDS)]
     assert sum(map(batches_landed_without, worlds)) >= 2, "some of these streams have landed a batch without a record"
@@ -50,7 +52,11 @@ def test_with_any_hazard_a_stream_keeps_out_what_fails_and_loses_nothing(kind: t
 
 @pytest.mark.parametrize(
     ("kind", "commit"),
-    [(SimulatedWorld, Commit.BATCH), (SimulatedWorld, Commit.PARTITION), (TwoPhaseWorld, Commit.BATCH)],
+    [
+        (SimulatedWorld, Commit.BATCH),
+        (SimulatedWorld, Commit.PARTITION),
+        pytest.param(TwoPhaseWorld, Commit.BATCH, marks=of_suite("doris")),
+    ],
 )
 def test_where_no_driver_dies_every_record_lands_but_those_that_fail(
     kind: type[SimulatedWorld], commit: Commit

@@ -29,6 +29,7 @@ from tests.simulation.search import scenario_of
 from tests.simulation.two_phase_world import LOADS_ABORTED, SINK_SILENT
 from tests.simulation.violations import Violation
 from tests.simulation.world import SimulatedWorld
+from tests.suites import of_suite
 
 SEEDS = 6 * len(HAZARDS_BESIDE)
 SEEDS_OF_LETTERS = 60
@@ -72,6 +73,7 @@ def test_what_a_replay_that_was_killed_has_not_landed_is_landed_by_the_next_one(
     assert not world.in_quarantine()
 
 
+@of_suite("kinesis")
 def test_replays_of_shards_land_each_record_once_and_what_has_expired_by_then_is_lost_and_told() -> None:
     worlds = [run_seed(seed, kind=KinesisReplayWorld) for seed in range(SEEDS_OF_SHARDS)]
     expiring = partial(scenario_of, "a_range_is_lost_as_a_whole_once_its_beginning_has_expired")
@@ -109,6 +111,7 @@ def test_dead_letters_are_replayed_beside_the_stream_and_by_several_at_once_and_
     assert sum(outcome.landed for outcome in given) > 0, "what a reset had skipped was taken up"
 
 
+@of_suite("doris")
 def test_replays_into_loads_land_records_though_they_die_and_the_sink_aborts_what_they_decided() -> None:
     found: list[int] = []
     finish = replay_loads.finish_beside
@@ -135,6 +138,7 @@ def test_replays_into_loads_land_records_though_they_die_and_the_sink_aborts_wha
     assert any(found), "a driver has come upon what a replay had decided"
 
 
+@of_suite("doris")
 def test_a_reset_beside_replays_into_loads_has_nothing_read_again_that_a_replay_has_decided() -> None:
     def with_a_reset(seed: int, hazards: frozenset[str] | None = None) -> SimulatedWorld:
         scenario = with_resets(scenario_of_replayed_loads(seed))

@@ -16,6 +16,7 @@ from tests.simulation.resets import with_resets
 from tests.simulation.scenario import Scenario
 from tests.simulation.two_phase_world import TwoPhaseWorld
 from tests.simulation.world import SimulatedWorld
+from tests.simulation.worlds import in_their_suites
 
 SEEDS = {SimulatedWorld: 20, LogWorld: 6, KinesisWorld: 8, TwoPhaseWorld: 8}
 FEW = frozenset({RESET, "suspend", "kill driver", "strike at commit", "lose checkpoint", "poison"})
@@ -28,7 +29,7 @@ def run_with_resets(kind: type[SimulatedWorld], seed: int) -> SimulatedWorld:
     return run_seed(seed, few, kind)
 
 
-@pytest.mark.parametrize("kind", SEEDS)
+@pytest.mark.parametrize("kind", in_their_suites(SEEDS))
 def test_each_record_lands_once_more_for_each_time_that_it_is_to_be_read_again_and_is_kept_where_it_is_skipped(
     kind: type[SimulatedWorld],
 ) -> None:

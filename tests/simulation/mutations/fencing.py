@@ -36,12 +36,16 @@ def no_lock_at_the_fence() -> Iterator[None]:
 def no_claim() -> Iterator[None]:
     """One epoch may be claimed twice: whoever comes later is let in and the former keeps its permit."""
 
-    def claim_anyway(ledger: Ledger, stream_id: str, epoch: Epoch, *_compared: object) -> tuple[Permit, StreamRow]:
+    def claim_anyway(
+        ledger: Ledger, stream_id: str, epoch: Epoch, *_compared: object, writes: bool
+    ) -> tuple[Permit, StreamRow]:
         with ledger.transaction() as transaction:
             row = transaction.lock_stream(stream_id, Lock.UPDATE)
             if row is None or row.epoch != epoch:
                 raise Fenced("not mine")
-            claimed = replace(row, claim="anyone", writer=epoch, writer_released=False)
+            claimed = replace(row, claim="anyone")
+            if writes:
+                claimed = replace(claimed, writer=epoch, writer_released=False)
             transaction.update_stream(claimed)
             return Permit(stream_id, epoch, "anyone"), claimed
 
