@@ -159,6 +159,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     suites = suites_named(asked.suite)
     parts = [part for part in asked.parts if commands_of(part, suites)]
+    if not parts:
+        raise SystemExit(f"No test of {', '.join(suites)} is in {', '.join(asked.parts)}: name other parts, or none.")
     of_cluster = [part for part in parts if any("tests/cluster" in word for word in commands_of(part, suites)[0])]
     results = []
     with ExitStack() as started:
@@ -171,7 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for result in results:
         print(f"{result.part:<27}{result.minutes:>9.1f}  {'passed' if result.passed else 'FAILED'}")
     print(f"{'all':<27}{sum(result.minutes for result in results):>9.1f}")
-    return 0 if results and all(result.passed for result in results) else 1
+    return 0 if all(result.passed for result in results) else 1
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from exactlyonce.connectors.registry import CONNECTORS as OF_THE_PRODUCT
-from scripts.run_parts import commands_of, suites_named
+from scripts.run_parts import commands_of, main, suites_named
 from tests.suites import CONNECTORS, CORE, PARTS, SUITES, NotInOneSuite, modules_of, suite_of, suites_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -119,6 +119,11 @@ def test_a_part_runs_the_modules_of_its_suites_and_is_left_out_where_it_has_none
     )
     assert [command[3] for command in commands_of("unit", [CORE])[:1]] == ["tests/unit"]
     assert commands_of("lint", [CORE]) == commands_of("lint") != []
+
+
+def test_a_command_that_would_run_no_test_says_so() -> None:
+    with pytest.raises(SystemExit, match=r"No test of kinesis is in lint, unit: name other parts, or none\."):
+        main(["--suite", "kinesis", "lint", "unit"])
 
 
 def test_a_suite_that_does_not_exist_is_told_with_those_that_do() -> None:
