@@ -36,7 +36,7 @@ def note_rest(world: SimulatedWorld, phase: Phase) -> None:
     lives = any(not driver.process.ended for found in world.drivers.values() for driver in found)
     if phase not in (Phase.HALTED, Phase.SUSPENDED) or lives or _could_not_look(world):
         return
-    if world.is_unfinished() and not _a_person_is_needed(world, phase):
+    if world.leaves_a_batch_decided() and not _a_person_is_needed(world, phase):
         world.wrong.append(f"the stream is {phase}, and a batch is decided: its loads are lost by waiting")
     verdict = world.journal.attempts[-1].decision if world.journal.attempts else None
     halts_for_the_source = verdict is not None and kind_of(verdict.verdict) in _WHOSE_SOURCE_IS_GONE

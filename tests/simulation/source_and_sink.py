@@ -68,6 +68,10 @@ class SourceAndSink:
         """Run a job over the rows of exactly these ranges without some, where a sink of two phases has aborted them."""
         raise AssertionError("this world's sink has one phase")
 
+    def leaves_a_batch_decided(self) -> bool:
+        """Whether a batch of the stream is decided and has not landed."""
+        return False
+
     def is_unfinished(self) -> bool:
         """Whether a batch that the positions have passed is yet to be committed in a sink of two phases."""
         return False

@@ -166,9 +166,13 @@ class OverLoads(SimulatedWorld):
         decided: DecidedBatch | None = self.database.tables.rows.get(("decided", STREAM_ID))
         return decided
 
-    def is_unfinished(self) -> bool:
-        """Whether a batch is decided and has not landed."""
+    def leaves_a_batch_decided(self) -> bool:
+        """Whether a batch of the stream is decided and has not landed."""
         return self.decided() is not None
+
+    def is_unfinished(self) -> bool:
+        """Whether anything is decided and not settled."""
+        return self.leaves_a_batch_decided()
 
     def in_doubt(self) -> set[Hashable]:
         """Return the records of which nobody says whether they are in the sink, where the stream has halted over them."""
