@@ -255,9 +255,11 @@ FOCUS: Mapping[str, Callable[[Scenario], Scenario]] = {
     "a_reset_acts_at_each_launch": _reset,
     "positions_that_have_moved_are_reset": lambda drawn: replace(_reset(drawn), commit=Commit.PARTITION),
     "a_reset_without_the_fence": lambda drawn: replace(_reset(drawn), operators=2),
+    # Where nothing says what became of the load: anything else is finished before a stream rests.
     "a_reset_runs_over_a_decided_batch": lambda drawn: replace(
-        _reset(drawn), hazards=_reset(drawn).hazards | {"strike at commit", SINK_SILENT}
+        _reset(drawn), hazards=_reset(drawn).hazards | {"strike at commit", SINK_SILENT, LABELS_EXPIRE, LOADS_ABORTED}
     ),
+    "a_forgotten_load_of_a_replay_counts_as_aborted": _few("kill driver", "poison", LABELS_EXPIRE, SINK_SILENT),
     "a_leader_may_change_while_a_batch_is_read": _truncated,
     "a_new_start_forgets_what_is_decided": _few("kill driver", "strike at commit", FRESH_AT_ANY_TIME, SINK_SILENT),
     "a_halting_verdict_starts_no_driver_without_a_query": _few(
