@@ -14,6 +14,7 @@ from exactlyonce.ledger.rows import FailureRow, StreamRow
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce.reconcile.verdicts import Decision, FirstStart, kind_of, reason_of
+from exactlyonce_spark.latest_loads import LedgerBehindSink
 from exactlyonce_spark.two_phase_finish import LoadsInDoubt, RowsNotThere
 from exactlyonce_spark.two_phase_submit import RowsPartlyLoaded
 from tests.simulation.resource import STREAM_ID
@@ -26,8 +27,8 @@ STARTED_OVER = "started over"
 FRESH_AT_REST, FRESH_AT_ANY_TIME, HOURS_PASS = "fresh at rest", "fresh at any time", "hours pass"
 HAZARDS_AT_REST = (FRESH_AT_REST, FRESH_AT_ANY_TIME, HOURS_PASS)
 
-_FOR_A_PERSON = (LoadsInDoubt, RowsNotThere, RowsPartlyLoaded)
-_NOT_BELIEVED = frozenset({"LedgerBehindSink", "LedgerInconsistent"})
+_FOR_A_PERSON = (LedgerBehindSink, LoadsInDoubt, RowsNotThere, RowsPartlyLoaded)
+_NOT_BELIEVED = frozenset({"LedgerBehindSink", "LedgerInconsistent", "LocationTaken"})
 _WHOSE_SOURCE_IS_GONE = frozenset({"SourceTruncated", "SourceReplaced"})
 
 

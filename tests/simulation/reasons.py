@@ -194,11 +194,22 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
+    if earlier.decision is None and _was_finished_by_another(world, earlier, later):
+        return True
     if journal.has_struck({"started over", ADOPTED, RESET, ANSWERED, "mended"}, earlier.looked, later.began):
         return True
     if journal.has_struck({"kill operator"}, earlier.looked, later.began, earlier.operator):
         return True
     return any(failed.since <= earlier.began <= failed.until for failed in journal.failed_passes)
+
+
+def _was_finished_by_another(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
+    """Whether a driver that lived at an attempt's first look may have finished what the attempt was to finish."""
+    return any(
+        driver.began < earlier.began and earlier.looked <= driver.ended_at <= later.began
+        for found in world.drivers.values()
+        for driver in found
+    )
 
 
 def _drivers_of(world: SimulatedWorld, attempt: Attempt) -> list[Driver]:

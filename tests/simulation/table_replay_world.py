@@ -18,6 +18,8 @@ from tests.simulation.table_world import TableWorld
 class TableReplayWorld(ReplayWorld, TableWorld):
     """A world of replays into a Delta table."""
 
+    rows_of_replays_are_shown_by_batches = True
+
     def __init__(self, seed: int, scenario: Scenario | None = None) -> None:
         super().__init__(seed, scenario or scenario_of_replays(seed))
 
