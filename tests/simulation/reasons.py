@@ -194,7 +194,7 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     if drivers:
         lost = any(driver.given_up for driver in drivers)
         return lost or all(driver.ended_at <= later.began for driver in drivers)
-    if earlier.decision is None and _was_finished_by_another(world, earlier, later):
+    if earlier.decision is None and _found_nothing_to_finish(world, earlier, later):
         return True
     if journal.has_struck({"started over", ADOPTED, RESET, ANSWERED, "mended"}, earlier.looked, later.began):
         return True
@@ -203,9 +203,9 @@ def _is_over(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
     return any(failed.since <= earlier.began <= failed.until for failed in journal.failed_passes)
 
 
-def _was_finished_by_another(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
-    """Whether a driver that lived at an attempt's first look may have finished what the attempt was to finish."""
-    return any(
+def _found_nothing_to_finish(world: SimulatedWorld, earlier: Attempt, later: Attempt) -> bool:
+    """Whether what an attempt was to finish may have gone since its first look: a driver still lived, or the ledger went."""
+    return world.journal.has_struck({"restore", "lose ledger", "drop ledger"}, earlier.looked, later.began) or any(
         driver.began < earlier.began and earlier.looked <= driver.ended_at <= later.began
         for found in world.drivers.values()
         for driver in found
