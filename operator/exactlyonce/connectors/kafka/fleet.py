@@ -17,6 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin
 from exactlyonce.connectors.kafka.clients import destroy_later
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.positions.ranges import Partition
@@ -131,7 +132,7 @@ class KafkaFleet:
         if committed_only not in self._consumers:
             isolation = "read_committed" if committed_only else "read_uncommitted"
             self._consumers[committed_only] = Consumer(
-                {**self._properties, **_CONSUMER, "isolation.level": isolation, "error_cb": _passed_over}
+                {**with_tokens(self._properties), **_CONSUMER, "isolation.level": isolation, "error_cb": _passed_over}
             )
         return self._consumers[committed_only]
 
