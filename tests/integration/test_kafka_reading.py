@@ -134,7 +134,7 @@ def test_a_range_whose_first_record_is_gone_is_not_read_as_a_shorter_one(
     kafka.delete_records_before(name, 0, 4)
     with pytest.raises(RecordsGone, match=rf"does not hold {name}-0 from 3 on any more"):
         offsets(reader, spans(name, (3, 9)))
-    assert offsets(reader, spans(name, (4, 9))) == {0: [4, 5, 6, 7, 8]}, "the reader goes on"
+    assert offsets(reader, spans(name, (4, 9))) == {0: [4, 5, 6, 7, 8]}, "the reader can still be used"
 
 
 def test_a_range_that_runs_beyond_the_log_is_not_read_as_a_shorter_one(

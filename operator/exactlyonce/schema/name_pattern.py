@@ -1,8 +1,8 @@
 r"""Names by pattern: the part of regular expressions that RE2 and Java read alike, matched in linear time. docs/adr/0013.
 
 Names are matched with RE2: time and memory are bounded whatever a tenant writes, and the interpreter's lock is held for
-milliseconds at most. Who writes patterns knows them from java.util.regex, as in Spark's subscribePattern and Kafka's own tools.
-So a pattern may use only what the two read alike: `SYNTAX` says what that is, as one regular expression that CEL, RE2 and Python read.
+milliseconds at most. Who writes patterns knows them from java.util.regex, as in Spark's subscribePattern. So a pattern may
+use only what the two read alike: `SYNTAX` says what that is, as one regular expression that CEL, RE2 and Python read.
 What no regular expression can say of another one is checked beside it: that no anchor stands in a group, here; that
 parentheses close, that bounds are in order, and the size of what is compiled, by RE2.
 

@@ -229,7 +229,7 @@ class _Read:
                 )
 
     def _require_no_failure(self, error: Any, partition: Partition | None, span: OffsetRange | None) -> None:
-        """Raise what an error means; the end of a partition is none, nor is what the client tries again."""
+        """Raise what an error means, unless it is the end of a partition, or something that the client tries again."""
         code = error.code()
         if code in _GONE and span is not None:
             raise RecordsGone(

@@ -1,4 +1,4 @@
-"""Tokens with which a client logs in to Amazon MSK by IAM, signed anew before each one ends.
+"""Tokens with which a client logs in to Amazon MSK by IAM, each signed before the former one ends.
 
 A token is the address of a request that is signed, and never sent, in base64.
 Source: aws-msk-iam-sasl-signer-python of Amazon, `MSKAuthTokenProvider.generate_auth_token`.
