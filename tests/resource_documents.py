@@ -347,6 +347,7 @@ VALID: Mapping[str, Changes] = {
         },
     },
     "every Kafka property that a stream may have": {
+        "spec.source.kafka.secretRef": {"name": "kafka-client"},
         "spec.source.kafka.properties": {**dict.fromkeys(client_properties.ALLOWED, "x"), **KAFKA_LOGIN},
     },
     "nulls, which are no fields": {

@@ -8,10 +8,13 @@ import botocore.auth
 import pytest
 from botocore.credentials import Credentials
 
+from exactlyonce.connectors.kafka.connector import KafkaAddress
 from exactlyonce.connectors.kafka.properties import MSK_REGION, librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.kafka.tokens import token, with_tokens
+from exactlyonce.control.operator_sources import parse_sources
 from exactlyonce.errors import SecretMissing
+from exactlyonce.schema.places import NamedPlace
 
 OF_AMAZONS_SIGNER = (
     "aHR0cHM6Ly9rYWZrYS5ldS1jZW50cmFsLTEuYW1hem9uYXdzLmNvbS8_QWN0aW9uPWthZmthLWNsdXN0ZXIlM0FDb25uZWN0JlgtQW16LUFsZ29yaXRobT1BV1M0"
@@ -81,16 +84,25 @@ def test_the_region_is_the_one_that_brokers_name(servers: str, region: str) -> N
     assert librdkafka_properties(spec(servers), LOGIN)[MSK_REGION] == region
 
 
-@pytest.mark.parametrize(
-    "servers",
-    [
-        "kafka.example.com:9098",
-        f"{SERVERS},b-1.orders.abc123.c2.kafka.us-east-1.amazonaws.com:9098",
-        "b-1.kafka.eu-central-1.amazonaws.com.example.com:9098",
-    ],
-)
-def test_brokers_that_do_not_name_one_region_are_refused(servers: str) -> None:
+def test_brokers_of_two_regions_are_refused() -> None:
+    """Brokers that name no region are refused in the resource: tests/resource_cases.py."""
+    two = f"{SERVERS},b-1.orders.abc123.c2.kafka.us-east-1.amazonaws.com:9098"
     with pytest.raises(
         SecretMissing, match="does not name the region of one MSK cluster; write its bootstrap servers as"
     ):
-        librdkafka_properties(spec(servers), LOGIN)
+        librdkafka_properties(spec(two), LOGIN)
+
+
+def test_what_the_operator_reaches_with_its_own_login_is_named_for_who_allows_it() -> None:
+    assert KafkaAddress(spec(secret=False), {}).reached_by_process == (
+        NamedPlace("msk://orders.abc123.c2.kafka.eu-central-1.amazonaws.com"),
+    )
+    assert KafkaAddress(spec(), LOGIN).reached_by_process == ()
+    allowed = parse_sources(
+        '[{"namespaces": ["shop"], "names": ["msk://orders.abc123.c2.kafka.eu-central-1.amazonaws.com"]}]'
+    )
+    (place,) = KafkaAddress(spec(secret=False), {}).reached_by_process
+    assert allowed.allow("shop", place)
+    assert not allowed.allow("other", place)
+    (of_another,) = KafkaAddress(spec(SERVERS.replace("orders", "bills"), secret=False), {}).reached_by_process
+    assert not allowed.allow("shop", of_another)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Annotated
 
-from exactlyonce.schema.constraints import AllOf, Rule, cel_list
+from exactlyonce.schema.constraints import AllOf, Rule, cel_list, cel_text
 from exactlyonce.schema.model import Texts
 
 ISOLATION = "isolation.level"
@@ -139,6 +139,37 @@ def rules_of_properties(allowed: Collection[str], refused: Mapping[str, str], pa
     )
     own = (_never(name, reason) for name, reason in refused.items())
     return AllOf((*own, *(_never_with(word, part) for word in SECRET_WORDS), *_OF_THE_LOGIN, nothing_else))
+
+
+def _mechanism_is(mechanisms: Collection[str]) -> str:
+    said = f"self.properties['{MECHANISM}'] in {cel_list(mechanisms)}"
+    return f"has(self.properties) && '{MECHANISM}' in self.properties && {said}"
+
+
+MSK_SERVER = r"[A-Za-z0-9.-]+[.]kafka(?:-serverless)?[.]([a-z0-9-]+)[.]amazonaws[.]com(?:[.]cn)?(?::[0-9]+)?"
+"""A bootstrap server of Amazon MSK, which names its region."""
+
+
+def rules_of_login(part: str) -> tuple[Rule, ...]:
+    """Return the rules of `part`, which is `source` or `sink`, that say whether its login is whole."""
+    with_secret = (*PLAIN_MECHANISMS, OAUTHBEARER)
+    servers = re.compile(f"{MSK_SERVER}(?: *, *{MSK_SERVER})*")
+    return (
+        Rule(
+            f"!({_mechanism_is(with_secret)}) || has(self.secretRef)",
+            lambda it: it.properties.get(MECHANISM) not in with_secret or it.secret_ref is not None,
+            f"sasl.mechanism needs secretRef: name a secret with username and password, or clientId and clientSecret for "
+            f"{OAUTHBEARER}",
+        ),
+        Rule(
+            f"!({_mechanism_is((AWS_MSK_IAM,))}) || self.bootstrapServers.matches({cel_text(f'^{servers.pattern}$')})",
+            lambda it: (
+                it.properties.get(MECHANISM) != AWS_MSK_IAM or servers.fullmatch(it.bootstrap_servers) is not None
+            ),
+            f"sasl.mechanism: {AWS_MSK_IAM} needs {part}.kafka.bootstrapServers as Amazon names them, which says the region: "
+            "b-1.orders.abc123.c2.kafka.eu-central-1.amazonaws.com:9098",
+        ),
+    )
 
 
 Properties = Annotated[Texts, rules_of_properties(ALLOWED, REFUSED, "source")]

@@ -15,6 +15,7 @@ from exactlyonce.connectors.kafka.client_properties import (
     ISOLATION,
     LOGIN,
     MECHANISM,
+    MSK_SERVER,
     OAUTHBEARER,
     PROTOCOL,
     READ_COMMITTED,
@@ -60,7 +61,7 @@ _OTHER_NAMES = {
 MSK_REGION = "exactlyonce.msk.region"
 """A property of ours among librdkafka's: the region for which a client signs its tokens (`tokens.py`). AWS' names follow it."""
 
-_MSK_SERVER = re.compile(r"[A-Za-z0-9.-]+\.kafka(?:-serverless)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?(?::\d+)?")
+_MSK_SERVER = re.compile(MSK_SERVER)
 _LINE_ENDS = "\r\n"
 
 _PEM = re.compile(r"-----BEGIN ([^-]+)-----.+?-----END \1-----", re.DOTALL)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from exactlyonce.connectors.kafka.client_properties import LOGIN, REFUSED, rules_of_properties
+from exactlyonce.connectors.kafka.client_properties import LOGIN, REFUSED, rules_of_login, rules_of_properties
 from exactlyonce.connectors.kafka.names import KAFKA_SECRET_KEYS, KAFKAS_OWN, TopicName
 from exactlyonce.connectors.manifest_rules import manifest_rules
 from exactlyonce.connectors.specs import Commit
@@ -113,6 +113,8 @@ class KafkaSink(Model):
         "read_committed sees later records of the partitions that it wrote to.",
     )
     properties: SinkProperties = Field({}, description="Properties of the producer.")
+
+    rules = rules_of_login("sink")
 
     @property
     def replay_refusal(self) -> None:
