@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs
@@ -26,6 +28,7 @@ from exactlyonce.errors import SecretMissing, SourceRefused, SourceUnreachable
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce.source.port import Bounds
 from testbed.kafka import Kafka
+from testbed.processes import free_port
 from tests.topics import made, produced
 
 ID, SECRET = "orders-reader", "a-secret-word"
@@ -135,3 +138,35 @@ def test_a_login_by_iam_asks_for_a_token_where_one_is_needed(broker: Kafka, monk
     assert KafkaBounds(source, secret, 30.0).view().bounds == {Partition("orders", 0): Bounds(0, 3)}
     assert read(source, secret) == [b"0", b"1", b"2"]
     assert made_for[:2] == ["eu-central-1 AKID"] * 2
+
+
+def test_the_check_of_the_brokers_host_is_switched_off_by_none_alone_for_who_asks_and_who_reads(tmp_path: Path) -> None:
+    """The certificate of this broker is for another host."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=kafka.example"]
+    subprocess.run([*command, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    (tmp_path / "both.pem").write_text(key.read_text() + certificate.read_text())
+    plain, tls, controller = (free_port() for _ in range(3))
+    listeners = f"PLAINTEXT://127.0.0.1:{plain},SSL://127.0.0.1:{tls}"
+    settings = {
+        "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": listeners,
+        "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(tmp_path / "both.pem"),
+    }
+    with Kafka(tmp_path / "kafka", port=plain, settings=settings) as started:
+        made(started, "orders")
+        produced(started, "orders", 3)
+
+        def source(check: str) -> KafkaSource:
+            properties = {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": check}
+            document = {"bootstrapServers": f"127.0.0.1:{tls}", "topics": ["orders"], "properties": properties}
+            return KafkaSource.model_validate({**document, "secretRef": {"name": "kafka"}})
+
+        secret = {"ca.crt": certificate.read_text()}
+        assert KafkaBounds(source("none"), secret, 30.0).view().bounds == {Partition("orders", 0): Bounds(0, 3)}
+        assert read(source("none"), secret) == [b"0", b"1", b"2"]
+        with pytest.raises(SourceUnreachable, match="does not answer"):
+            KafkaBounds(source("https"), secret, 5.0).view()
