@@ -104,7 +104,7 @@ def main() -> int:
         kafka = stack.enter_context(Kafka(folder / "kafka"))
         filled(kafka, total, shards)
         address = stack.enter_context(stand_in(shards, options.pages))
-        spark = stack.enter_context(local_session("bench", {"spark.driver.memory": "2g"}))
+        spark = stack.enter_context(local_session("bench", {"spark.driver.memory": "2g"}, with_kafka=True))
         readers: dict[str, Callable[[], Any]] = {
             "Kafka": lambda: from_kafka(spark, kafka, shards),
             "Kinesis": lambda: from_kinesis(spark, address, shards),

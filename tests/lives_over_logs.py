@@ -96,7 +96,9 @@ class LogLife:
         publish(
             self.ledger,
             STREAM,
-            Publication(Epoch(self.epoch), self.generation, path, BatchNumber(seed), before, landed, "a test", QUERY, lost),
+            Publication(
+                Epoch(self.epoch), self.generation, path, BatchNumber(seed), before, landed, "a test", QUERY, lost
+            ),
         )
         self.positions = after
 

@@ -67,12 +67,12 @@ class PlanReader:
             return self._without_records(plan)
         stateful, chain = self._shape_of(plan)
         told = self._reader.task_ranges(_items(scan.inputPartitions()))
-        tasks = None if told is None else tuple(told)
+        of_tasks = None if told is None else tuple(told)
+        tasks = None if of_tasks is None else tuple(part for parts in of_tasks for part in parts)
         starts = self._reader.codec.parse_entry(scan.start().json())
         ends = self._reader.codec.parse_entry(scan.end().json())
         ranges = _ranges(starts, ends, () if tasks is None and self._reader.names_before_reading else tasks)
-        one_each = tasks is not None and chain and len({part.partition for part in tasks}) == len(tasks)
-        return ExecutedPlan(ranges, tasks if one_each else None, stateful)
+        return ExecutedPlan(ranges, _one_each(of_tasks) if chain else None, stateful)
 
     def records_read(self) -> int | None:
         """Return how many records the scan of the batch has read so far."""
@@ -205,6 +205,14 @@ def _nondeterministic(expression: Any, by_itself: Any) -> Iterator[Any]:
     yield from below
     if not below or by_itself.isInstance(expression):
         yield expression
+
+
+def _one_each(of_tasks: tuple[tuple[TaskRange, ...], ...] | None) -> tuple[TaskRange, ...] | None:
+    """Return the range of each task; None where a task has not exactly one, or another task reads of the same partition."""
+    if of_tasks is None or any(len(parts) != 1 for parts in of_tasks):
+        return None
+    tasks = tuple(part for (part,) in of_tasks)
+    return tasks if len({part.partition for part in tasks}) == len(tasks) else None
 
 
 def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...] | None) -> Ranges:

@@ -31,6 +31,11 @@ def main() -> None:
     """Run the job with two executors."""
     from pyspark.sql import SparkSession
 
+    from exactlyonce.connectors.kafka.bounds import KafkaBounds
+    from exactlyonce.connectors.kafka.spec import KafkaSource
+    from exactlyonce.positions.ranges import OffsetRange, Ranges
+    from exactlyonce_spark.connectors.kafka.connector import KafkaReader
+
     given = os.environ
     template = Path("/tmp/executor.json")
     template.write_text(given["EXECUTOR"])
@@ -62,8 +67,10 @@ def main() -> None:
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    reader = session.read.format("kafka").option("kafka.bootstrap.servers", given["KAFKA"])
-    records = reader.option("subscribe", given["TOPIC"]).load().selectExpr("cast(value as string) as value")
+    source = KafkaSource.model_validate({"bootstrapServers": given["KAFKA"], "topics": [given["TOPIC"]]})
+    bounds = KafkaBounds(source, {}).view().bounds
+    ranges = Ranges({key: OffsetRange(held.earliest, held.latest) for key, held in bounds.items()})
+    records = KafkaReader(source).batch(session, ranges).selectExpr("cast(value as string) as value")
     records.write.text("s3a://lake/records")
     records.foreachPartition(insert)
     print(f"the driver was {socket.gethostname()}")

@@ -163,7 +163,7 @@ def outcome(spark: SparkSession, given: Format) -> tuple[list[int], list[int], l
     rows = [("orders", 0, offset, key, value) for offset, (key, value) in enumerate(RECORDS)]
     columns = "topic string, partition int, offset bigint, key binary, value binary"
     records = spark.createDataFrame(rows, columns).selectExpr("*", "current_timestamp() as timestamp")
-    reader = KafkaReader(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)), None, {})
+    reader = KafkaReader(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)))
     named, schema = reader.columns(records), formats.parse_schema(given, reader.reserved)
     parsed = formats.parsed(records, named, given, schema).collect()
     malformed = formats.malformed_records(records, named, given, schema).collect()

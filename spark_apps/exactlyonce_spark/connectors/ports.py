@@ -115,8 +115,8 @@ class SourceReader(Protocol):
         """Return the records of exactly these ranges as a DataFrame."""
         ...
 
-    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[TaskRange] | None:
-        """Return the range of each input partition of a scan, in the order of the tasks.
+    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[tuple[TaskRange, ...]] | None:
+        """Return the ranges of each input partition of a scan, in the order of the tasks.
 
         None where Spark does not show what a task reads: `commit: Partition` is then refused, and so is a partition that
         appears during the query, since nothing tells where its first batch starts, unless the source `names_before_reading`.
