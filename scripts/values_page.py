@@ -1,4 +1,4 @@
-"""Render docs/values.md from the table that the decoder's tests run (tests/decode_table.py), and from the options that it has."""
+"""Render docs/values.md from the table that the decoder's tests run (tests/decode_table.py), and from its options."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from exactlyonce.api.format_options import DECODER_OPTIONS, INSTEAD
+from exactlyonce_spark.decode.rules import Rules
 from scripts.generated import ROOT, write_or_check
 from tests.decode_table import LINES, RECORDS, TABLE
 
@@ -15,9 +16,10 @@ PAGE = ROOT / "docs" / "values.md"
 HEAD = """\
 # What a column takes
 
-A value lands as it says, or its record is malformed: by `format.onMalformed` it ends its batch or becomes a dead letter, with a reason that
-names column and value. No value is rounded, cut, shifted or guessed ([ADR 64](adr/0064-one-strict-decoder.md)). Rendered by
-`python -m scripts.values_page` from the examples that the tests run, `tests/decode_table.py`.
+A value lands as it says, or its record is malformed: by `format.onMalformed` it ends its batch or becomes a dead letter,
+with a reason that names column and value. No value is rounded, cut, shifted or guessed
+([ADR 64](adr/0064-one-strict-decoder.md)). Rendered by `python -m scripts.values_page` from the examples that the tests
+run, `tests/decode_table.py`.
 
 ## Columns
 
@@ -28,7 +30,8 @@ FORMATS = """\
 
 ## Avro, Protobuf, JSON Schema, Raw
 
-Fields are found by the names of the columns. A field that no column has is passed over; a column that no field has is NULL, and NOT NULL is refused before the stream starts.
+Fields are found by the names of the columns. A field that no column has is passed over; a column that no field has is
+NULL, and refused before the stream starts if it is NOT NULL.
 
 | Column | Avro | Protobuf |
 |---|---|---|
@@ -37,16 +40,23 @@ Fields are found by the names of the columns. A field that no column has is pass
 | FLOAT, DOUBLE | float, double | float, double |
 | STRING, VARCHAR(n) | string, enum | string, the name of an enum's value |
 | BOOLEAN | boolean | bool |
-| TIMESTAMP | timestamp-millis, -micros, -nanos; with `timestampUnit` int and long | google.protobuf.Timestamp; with `timestampUnit` whole numbers |
+| TIMESTAMP | timestamp-millis, -micros, -nanos; by `timestampUnit` int, long | Timestamp; by `timestampUnit` whole numbers |
 | TIMESTAMP_NTZ | local-timestamp-millis, -micros, -nanos | |
 | DATE | date | |
 | BINARY | bytes, fixed | bytes |
 | STRUCT, ARRAY, MAP | record, array, map | message, repeated, map |
 
-**Avro**: a union is a value of one of its types, null for NULL; one of two records cannot be a column. Malformed are bytes after the value, a branch or symbol that is not there, and moments that are no whole number
-of microseconds. **Protobuf**: a field that can be absent (`optional`, messages, Google's wrappers, all of proto2) and is absent is NULL; one that cannot be has its default value. Two messages in one value are one
-message by the format, whose later fields count: no reader can tell. A number that an enum does not have is malformed in a STRING column. **JSON Schema**: each record is checked against the schema, and read as JSON;
-numbers are compared as DOUBLE. A schema that refers to an address is refused. **Raw**: the value itself; STRING has to be UTF-8, and keeps a byte order mark.
+**Avro**: a union is a value of one of its types, null for NULL; one of two records cannot be a column. Malformed are bytes
+after the value, a branch or symbol that does not exist, and moments that are no whole number of microseconds.
+
+**Protobuf**: a field that can be absent (`optional`, messages, Google's wrappers, all of proto2) and is absent is NULL; one
+that cannot be has its default value. Two messages in one value are one message by the format, whose later fields count: no
+reader can tell. A number that an enum does not have is malformed in a STRING column.
+
+**JSON Schema**: each record is checked against the schema, and read as JSON; the check compares numbers as DOUBLE. A schema
+that refers to an address is refused.
+
+**Raw**: the value itself; STRING has to be UTF-8, and keeps a byte order mark.
 """
 
 
@@ -58,7 +68,7 @@ def rendered() -> str:
 def _columns() -> Iterator[str]:
     for row in TABLE:
         yield f"| **{row.name}** | {row.takes} | {row.malformed} |"
-    yield "| **the record** | exactly one value, then nothing; a byte order mark at its start is dropped | anything after the value |"
+    yield "| **the record** | exactly one value; a byte order mark at its start is dropped | anything after the value |"
 
 
 def _examples() -> Iterator[str]:
@@ -67,10 +77,11 @@ def _examples() -> Iterator[str]:
     yield "| Column | In the record (JSON) | In the column, or the reason |"
     yield "|---|---|---|"
     for row in TABLE:
+        of = _code(row.type) if row.rules == Rules() else row.name
         for literal, value in row.taken.items():
-            yield f"| {_code(row.type)} | {_code(literal)} | {_code(_shown(value))} |"
+            yield f"| {of} | {_code(literal)} | {_code(_shown(value))} |"
         for literal, reason in row.refused.items():
-            yield f"| {_code(row.type)} | {_code(literal)} | malformed: {reason} |"
+            yield f"| {of} | {_code(literal)} | malformed: {reason} |"
 
 
 def _records() -> Iterator[str]:
@@ -82,8 +93,9 @@ def _records() -> Iterator[str]:
 
 def _lines() -> Iterator[str]:
     yield from ("", "## Lines of CSV", "")
-    yield "RFC 4180: fields with a separator, a quote or a line end in them are quoted, and quotes within are doubled. NULL is nothing between two separators, an empty text is `\"\"`."
-    yield "This is what `sink.files` writes. A line end at the end of the record is dropped. Columns of STRUCT, ARRAY and MAP are refused."
+    yield "RFC 4180: fields with a separator, a quote or a line end in them are quoted, and quotes within are doubled. NULL is"
+    yield 'nothing between two separators, an empty text is `""`. This is what `sink.files` writes. A line end at the end of'
+    yield "the record is dropped. Columns of STRUCT, ARRAY and MAP are refused."
     yield from ("", "| Line of `id INT, v STRING` | |", "|---|---|")
     for line in LINES:
         told = f"malformed: {line.reason}" if line.row is None else _code(", ".join(_shown(it) for it in line.row))
@@ -95,7 +107,13 @@ def _options() -> Iterator[str]:
     for kind, options in DECODER_OPTIONS.items():
         for name, text in options.items():
             yield f"| {kind} | {name} | {text} |"
-    yield from ("", "Options of Spark's parsers that are refused:", "", "| Format | Option | Write instead |", "|---|---|---|")
+    yield from (
+        "",
+        "Options of Spark's parsers that are refused:",
+        "",
+        "| Format | Option | Write instead |",
+        "|---|---|---|",
+    )
     for kind, options in INSTEAD.items():
         for name, text in options.items():
             yield f"| {kind} | {name} | {text} |"

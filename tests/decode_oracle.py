@@ -1,4 +1,4 @@
-"""What a value of JSON or CSV becomes in a column, written from the table of docs/values.md alone, slowly and without the decoder.
+"""What a value of JSON or CSV becomes in a column, written from the table of docs/values.md alone, without the decoder.
 
 It takes a value as the json module reads it, with numbers kept as their texts, and gives what Arrow's to_pylist gives; or
 `MALFORMED`.
@@ -59,7 +59,9 @@ def parsed(text: str) -> Any:
     return json.loads(text, parse_float=Number, parse_int=Number, parse_constant=refused, object_pairs_hook=Pairs)
 
 
-def json_record(value: bytes, columns: Sequence[types.Column], choices: Choices = Choices()) -> dict[str, Any] | Outcome:
+def json_record(
+    value: bytes, columns: Sequence[types.Column], choices: Choices = Choices()
+) -> dict[str, Any] | Outcome:
     try:
         text = value.decode("utf-8-sig" if value.startswith(b"\xef\xbb\xbf") else "utf-8")
         found = parsed(text)
@@ -135,20 +137,22 @@ def struct_of(found: Pairs, columns: Sequence[types.Column], choices: Choices, w
     return row
 
 
-def json_value(value: Any, type_: types.ColumnType, choices: Choices, written: str) -> Any:
+def json_value(value: Any, type_: types.ColumnType, choices: Choices, written: str) -> Any:  # noqa: C901 - a row of the table each
     if value is None:
         return None
     match type_:
         case types.StructType(fields):
-            return struct_of(pairs(value), fields, choices, Texts(written))
+            return struct_of(pairs(value), fields, choices, Texts(written))  # an object, or it is malformed
         case types.ArrayType(element):
             if not isinstance(value, list) or isinstance(value, Pairs):
                 raise BadError
             each = Texts(written).elements()
             return [json_value(it, element, choices, text) for it, text in zip(value, each, strict=True)]
         case types.MapType(key, inner):
-            members = Texts(written).members()
-            found = [(scalar(name, key, choices), json_value(it, inner, choices, members[name])) for name, it in pairs(value)]
+            each_pair, members = pairs(value), Texts(written).members()
+            found = [
+                (scalar(name, key, choices), json_value(it, inner, choices, members[name])) for name, it in each_pair
+            ]
             if len({repr(name) for name, _ in found}) < len(found):
                 raise BadError
             return found
@@ -177,7 +181,7 @@ def pairs(value: Any) -> Pairs:
 PLAIN_NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 
 
-def scalar(text: str, type_: types.ColumnType, choices: Choices) -> Any:
+def scalar(text: str, type_: types.ColumnType, choices: Choices) -> Any:  # noqa: C901 - a row of the table each
     """A value from its text, as CSV has it as well."""
     match type_:
         case types.TextType(most):
@@ -344,14 +348,19 @@ def checked(start: datetime, span: timedelta) -> datetime:
         raise BadError from None
 
 
-def csv_record(value: bytes, columns: Sequence[types.Column], choices: Choices = Choices(), null: str = "") -> dict[str, Any] | Outcome:
+def csv_record(
+    value: bytes, columns: Sequence[types.Column], choices: Choices = Choices(), null: str = ""
+) -> dict[str, Any] | Outcome:
     """A line, read character by character."""
     try:
         text = value.decode("utf-8-sig" if value.startswith(b"\xef\xbb\xbf") else "utf-8")
         fields = csv_fields(text, null)
         if len(fields) != len(columns):
             return MALFORMED
-        row = {it.name: None if field is None else scalar(field, it.type, choices) for it, field in zip(columns, fields, strict=True)}
+        row = {
+            it.name: None if field is None else scalar(field, it.type, choices)
+            for it, field in zip(columns, fields, strict=True)
+        }
         if any(row[it.name] is None and not it.nullable for it in columns):
             return MALFORMED
         return row
@@ -359,7 +368,7 @@ def csv_record(value: bytes, columns: Sequence[types.Column], choices: Choices =
         return MALFORMED
 
 
-def csv_fields(text: str, null: str) -> list[str | None]:
+def csv_fields(text: str, null: str) -> list[str | None]:  # noqa: C901 - character by character, on purpose
     for ending in ("\r\n", "\n", "\r"):
         if text.endswith(ending):
             text = text[: -len(ending)]

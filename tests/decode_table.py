@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -24,7 +24,7 @@ class Row:
     type: str
     taken: Mapping[str, Any]
     refused: Mapping[str, str]
-    rules: Rules = Rules()
+    rules: Rules = field(default_factory=Rules)
 
 
 def at(*parts: int) -> datetime:
@@ -48,7 +48,8 @@ TABLE = (
     ),
     Row(
         "DECIMAL(p,s)",
-        "a decimal number, as a number or as a text, that fits exactly; zeros at its end do not count, and an exponent is resolved (Java writes 0E-7)",
+        "a decimal number, as a number or as a text, that fits exactly; zeros at its end do not count, and "
+        "an exponent is resolved (Java writes 0E-7)",
         "more digits than the scale or the precision holds, grouping, a comma",
         "DECIMAL(12,2)",
         {"1.5": Decimal("1.50"), '"1.500"': Decimal("1.50"), "1E-2": Decimal("0.01"), '"0E-7"': Decimal("0.00")},
@@ -75,7 +76,12 @@ TABLE = (
         "a text; any other value as its text, exactly as in the record",
         "half of a surrogate pair, invalid UTF-8, anywhere in the record",
         "STRING",
-        {'"a\\u0000b"': "a\0b", "1.10": "1.10", '{"amount": 12345678901234567.89}': '{"amount": 12345678901234567.89}', "true": "true"},
+        {
+            '"a\\u0000b"': "a\0b",
+            "1.10": "1.10",
+            '{"amount": 12345678901234567.89}': '{"amount": 12345678901234567.89}',
+            "true": "true",
+        },
         {'"\\ud83d"': "the text at character 5 has half of a surrogate pair, which is no character"},
     ),
     Row(
@@ -96,8 +102,10 @@ TABLE = (
     ),
     Row(
         "TIMESTAMP",
-        "ISO 8601 with an offset, or without one in the session's zone (`timeZone`); seconds may be missing, and have up to six decimals",
-        "other texts, a day without a time, more than microseconds, years outside 1 to 9999, a time that happens twice or never in the zone, a "
+        "ISO 8601 with an offset, or without one in the session's zone (`timeZone`); seconds may be missing, "
+        "and have up to six decimals",
+        "other texts, a day without a time, more than microseconds, years outside 1 to 9999, a time that "
+        "happens twice or never in the zone, a "
         "number without `format.timestampUnit`",
         "TIMESTAMP",
         {
@@ -131,7 +139,8 @@ TABLE = (
         "TIMESTAMP",
         {'"2026-07-01T12:00:00"': at(2026, 7, 1, 10)},
         {
-            '"2026-10-25T02:30:00"': "column v: 2026-10-25T02:30:00 happens twice or never in Europe/Berlin; a time with an offset is unambiguous"
+            '"2026-10-25T02:30:00"': "column v: 2026-10-25T02:30:00 happens twice or never in Europe/Berlin; "
+            "a time with an offset is unambiguous"
         },
         Rules(zone="Europe/Berlin"),
     ),
@@ -141,7 +150,9 @@ TABLE = (
         "a time with an offset, a number",
         "TIMESTAMP_NTZ",
         {'"2026-01-02T03:04:05.5"': datetime(2026, 1, 2, 3, 4, 5, 500000)},
-        {'"2026-01-02T03:04:05Z"': "column v: 2026-01-02T03:04:05Z has an offset, and TIMESTAMP_NTZ is a time without a zone"},
+        {
+            '"2026-01-02T03:04:05Z"': "column v: 2026-01-02T03:04:05Z has an offset, and TIMESTAMP_NTZ is a time without a zone"
+        },
     ),
     Row(
         "DATE",
@@ -196,7 +207,11 @@ RECORDS = (
     Record("a byte order mark at its start", b'\xef\xbb\xbf{"v": 1}', {"v": 1}),
     Record("a column that it lacks, or that is null, is NULL", b'{"w": 1}', {"v": None}),
     Record("a second object", b'{"v": 1}}{"v": 2}', reason="the record has more after its value, from character 8 on"),
-    Record("a second object on the next line", b'{"v": 1}\n{"v": 2}', reason="the record has more after its value, from character 9 on"),
+    Record(
+        "a second object on the next line",
+        b'{"v": 1}\n{"v": 2}',
+        reason="the record has more after its value, from character 9 on",
+    ),
     Record("cut short", b'{"v": 1', reason="the record is not JSON: it ends where a comma or } has to follow"),
     Record("an array", b'[{"v": 1}]', reason="the record is an array, not an object with columns"),
     Record("null", b"null", reason="the record is null, not an object with columns"),

@@ -31,7 +31,8 @@ DEEPEST = 50
 
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|'((?:[^'\\]|\\.|'')*)'|([<>(),:])|(\S))", re.DOTALL)
 _SIMPLE: dict[str, ColumnType] = {
-    "TINYINT": IntegerType.TINYINT, "BYTE": IntegerType.TINYINT, "SMALLINT": IntegerType.SMALLINT, "SHORT": IntegerType.SMALLINT,
+    "TINYINT": IntegerType.TINYINT, "BYTE": IntegerType.TINYINT,
+    "SMALLINT": IntegerType.SMALLINT, "SHORT": IntegerType.SMALLINT,
     "INT": IntegerType.INT, "INTEGER": IntegerType.INT, "BIGINT": IntegerType.BIGINT, "LONG": IntegerType.BIGINT,
     "FLOAT": FloatingType.FLOAT, "REAL": FloatingType.FLOAT, "DOUBLE": FloatingType.DOUBLE, "STRING": TextType(),
     "BOOLEAN": PlainType.BOOLEAN, "TIMESTAMP": PlainType.TIMESTAMP, "TIMESTAMP_LTZ": PlainType.TIMESTAMP,
@@ -177,7 +178,9 @@ def _type(tokens: _Tokens, name: str, depth: int) -> ColumnType:
         raise DdlInvalid(f"{name}: write STRING without COLLATE, and compare with a collation in the transform")
     if word in _SIMPLE:
         return _SIMPLE[word]
-    raise DdlInvalid(f"{name}: {word or 'a name'} is not a type; {_INSTEAD.get(word, 'write columns as id BIGINT, name STRING')}")
+    raise DdlInvalid(
+        f"{name}: {word or 'a name'} is not a type; {_INSTEAD.get(word, 'write columns as id BIGINT, name STRING')}"
+    )
 
 
 def _decimal(tokens: _Tokens, name: str) -> DecimalType:

@@ -1,4 +1,4 @@
-"""Options of Spark's JSON and CSV parsers that the strict decoder does not have, and what to write instead; and those that it has.
+"""The options of the strict decoder, and what to write instead of those of Spark's JSON and CSV parsers that it lacks.
 
 Spark's parsers take values as other values where such an option tells them to. docs/values.md lists both tables.
 """
@@ -29,7 +29,10 @@ _OTHER_FORM = (
     "take it out: times are ISO 8601, days YYYY-MM-DD. For others, declare the column as STRING and write "
     "try_to_timestamp(ts, 'dd.MM.yyyy HH:mm') or try_to_date in the transform; for numbers set format.timestampUnit"
 )
-_NOT_JSON = "take it out, and have the producer write JSON (RFC 8259); to parse other text, use format Raw with value STRING and from_json in the transform"
+_NOT_JSON = (
+    "take it out, and have the producer write JSON (RFC 8259); to parse other text, use format Raw "
+    "with value STRING and from_json in the transform"
+)
 _IN_TRANSFORM = "take it out, and write trim(name) in the transform: blanks are part of a field (RFC 4180)"
 
 INSTEAD: Mapping[FormatType, Mapping[str, str]] = {
@@ -45,13 +48,16 @@ INSTEAD: Mapping[FormatType, Mapping[str, str]] = {
         "timestampNTZFormat": _OTHER_FORM,
     },
     FormatType.CSV: {
-        "comment": "take it out, and write WHERE name NOT LIKE '#%' in the transform: a line is a record, whatever it begins with",
+        "comment": "take it out, and write WHERE name NOT LIKE '#%' in the transform: a line is a record, "
+        "whatever it begins with",
         "dateFormat": _OTHER_FORM,
         "emptyValue": 'take it out: an empty text is "" (RFC 4180)',
-        "escape": "take it out: a quote within quotes is doubled (RFC 4180); for lines with backslashes, use format Raw with value STRING and from_csv in the transform",
+        "escape": "take it out: a quote within quotes is doubled (RFC 4180); for lines with backslashes, use "
+        "format Raw with value STRING and from_csv in the transform",
         "ignoreLeadingWhiteSpace": _IN_TRANSFORM,
         "ignoreTrailingWhiteSpace": _IN_TRANSFORM,
-        "locale": "take it out: numbers have a point and no grouping; for others declare the column as STRING and convert it in the transform",
+        "locale": "take it out: numbers have a point and no grouping; for others declare the column as "
+        "STRING and convert it in the transform",
         "timestampFormat": _OTHER_FORM,
         "timestampNTZFormat": _OTHER_FORM,
     },

@@ -21,7 +21,8 @@ from exactlyonce.api.columns import (
 )
 
 _INTEGERS = {
-    IntegerType.TINYINT: pa.int8(), IntegerType.SMALLINT: pa.int16(), IntegerType.INT: pa.int32(), IntegerType.BIGINT: pa.int64(),
+    IntegerType.TINYINT: pa.int8(), IntegerType.SMALLINT: pa.int16(),
+    IntegerType.INT: pa.int32(), IntegerType.BIGINT: pa.int64(),
 }  # fmt: skip
 _PLAIN = {
     PlainType.BOOLEAN: pa.bool_(), PlainType.TIMESTAMP: pa.timestamp("us", "UTC"), PlainType.TIMESTAMP_NTZ: pa.timestamp("us"),

@@ -24,7 +24,7 @@ from exactlyonce.api.columns import (
 )
 from exactlyonce_spark.decode import utf8
 from exactlyonce_spark.decode.arrow_types import arrow_type
-from exactlyonce_spark.decode.avro_schema import (
+from exactlyonce_spark.decode.avro_types import (
     Boolean,
     Branches,
     Bytes,
@@ -83,6 +83,13 @@ class ChunkReader:
                 return self._branches(branches, type_, records)
             case Many():
                 return self._many(node, type_, records)
+            case _:
+                return self._scalar(node, type_, records)
+
+    def _scalar(
+        self, node: Number | Floating | Boolean | Symbols | Bytes, type_: ColumnType, records: Places
+    ) -> pa.Array:
+        match node:
             case Number():
                 return self._number(node, type_, records)
             case Floating(bits):
@@ -128,13 +135,11 @@ class ChunkReader:
 
     def _branches(self, branches: Sequence[Node], type_: ColumnType, records: Places) -> pa.Array:
         parts: list[pa.Array] = []
-        taken: list[Places] = []
 
         def read(branch: Node, some: Places) -> None:
             parts.append(self.read(branch, type_, some))
 
-        for numbers in self._by_branch(branches, records, read):
-            taken.append(numbers)
+        taken = self._by_branch(branches, records, read)
         if len(parts) == 1 and len(parts[0]) == len(records):
             return parts[0]
         positions = np.full(len(records), -1, np.int64)
@@ -264,7 +269,7 @@ class ChunkReader:
         return found
 
     def _decimal(self, unscaled: Longs, scale: int, type_: DecimalType, records: Places) -> pa.Array:
-        """Return decimals of 64-bit numbers; those of another scale are read one by one where they have to shrink or may overflow."""
+        """Return decimals of 64-bit numbers; where another scale needs fewer digits or may overflow, they are doubtful."""
         shift = type_.scale - scale
         bound = 10 ** (type_.precision - max(0, shift))
         outside = np.zeros(len(unscaled), np.bool_)
@@ -282,4 +287,3 @@ class ChunkReader:
         words = np.empty((len(numbers), 2), np.int64)
         words[:, 0], words[:, 1] = numbers, numbers >> 63
         return pa.Array.from_buffers(arrow_type(type_), len(numbers), [None, pa.py_buffer(words)])
-

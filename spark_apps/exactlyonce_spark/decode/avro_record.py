@@ -19,7 +19,7 @@ from exactlyonce.api.columns import (
     TextType,
 )
 from exactlyonce_spark.decode import binary_values
-from exactlyonce_spark.decode.avro_schema import (
+from exactlyonce_spark.decode.avro_types import (
     Boolean,
     Branches,
     Bytes,
@@ -115,12 +115,20 @@ class _Reader:
                 return self._number(node, type_)
             case Floating(bits):
                 found = struct.unpack("<f" if bits == 32 else "<d", self._take(bits // 8))[0]
-                return _converted(lambda: binary_values.number(found, type_, self.rules)) if isinstance(type_, FloatingType) else None
+                return (
+                    _converted(lambda: binary_values.number(found, type_, self.rules))
+                    if isinstance(type_, FloatingType)
+                    else None
+                )
             case Symbols(names):
                 place = self._long()
                 if not 0 <= place < len(names):
                     raise Malformed(f"the record says symbol {place} of an enum of {len(names)}")
-                return _converted(lambda: binary_values.text(names[place].encode(), type_)) if isinstance(type_, TextType) else None
+                return (
+                    _converted(lambda: binary_values.text(names[place].encode(), type_))
+                    if isinstance(type_, TextType)
+                    else None
+                )
             case Bytes():
                 return self._bytes(node, type_)
             case _:
@@ -130,7 +138,11 @@ class _Reader:
         found = self._long()
         if node.bits == 32 and not -(1 << 31) <= found < 1 << 31:
             raise Malformed(f"the record has {found} where a number of 32 bits belongs")
-        return None if type_ is None else _converted(lambda: binary_values.whole(found, type_, self.rules, node.per_second))
+        return (
+            None
+            if type_ is None
+            else _converted(lambda: binary_values.whole(found, type_, self.rules, node.per_second))
+        )
 
     def _bytes(self, node: Bytes, type_: ColumnType | None) -> object:
         given = self._take(self._long() if node.size is None else node.size)
@@ -138,7 +150,9 @@ class _Reader:
             case TextType():
                 return _converted(lambda: binary_values.text(given, type_))
             case DecimalType():
-                return _converted(lambda: binary_values.decimal(int.from_bytes(given, "big", signed=True), node.scale or 0, type_))
+                return _converted(
+                    lambda: binary_values.decimal(int.from_bytes(given, "big", signed=True), node.scale or 0, type_)
+                )
             case PlainType.BINARY:
                 return given
             case _:
@@ -171,7 +185,9 @@ class _Reader:
 
     def _take(self, size: int) -> bytes:
         if not 0 <= size <= len(self.value) - self.place:
-            raise Malformed(f"the record ends early: {size} bytes have to follow, and there are {len(self.value) - self.place}")
+            raise Malformed(
+                f"the record ends early: {size} bytes have to follow, and there are {len(self.value) - self.place}"
+            )
         self.place += size
         return self.value[self.place - size : self.place]
 

@@ -7,22 +7,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, assert_never
+from dataclasses import dataclass
+from typing import Any
 
 from exactlyonce.api.columns import (
     ArrayType,
     Column,
     ColumnType,
-    DecimalType,
-    FloatingType,
-    IntegerType,
     MapType,
-    PlainType,
     StructType,
     TextType,
 )
 from exactlyonce.errors import Refused
+from exactlyonce_spark.decode.avro_types import (
+    Boolean,
+    Branches,
+    Bytes,
+    Floating,
+    Many,
+    Named,
+    Node,
+    Null,
+    Number,
+    Record,
+    Symbols,
+    takes,
+)
 from exactlyonce_spark.decode.rules import TimestampUnit
 
 MOST_BYTES = 1 << 20
@@ -33,80 +43,6 @@ DEEPEST = 50
 class AvroSchemaUnusable(Refused):
     """A schema is no schema of Avro, or its fields cannot become the columns."""
 
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """int (32 bits) or long (64); `per_second` is what a moment counts, `is_day` that it counts days."""
-
-    bits: int
-    per_second: TimestampUnit | None = None
-    is_local: bool = False
-    is_day: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Floating:
-    """A number of so many bits."""
-
-    bits: int
-
-
-@dataclass(frozen=True, slots=True)
-class Boolean:
-    """One byte, 0 or 1."""
-
-
-@dataclass(frozen=True, slots=True)
-class Null:
-    """No byte at all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bytes:
-    """A length and as many bytes, or `size` bytes; `scale` of what they are as a decimal."""
-
-    is_text: bool = False
-    size: int | None = None
-    scale: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Symbols:
-    """The number of one of some texts."""
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """Fields, one after the other; each with the name of the column that it fills, or None."""
-
-    fields: tuple[tuple[str | None, Node], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Many:
-    """Blocks of items; those of a map have a key each."""
-
-    item: Node
-    has_keys: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Branches:
-    """The number of one of some types, and a value of it."""
-
-    branches: tuple[Node, ...]
-
-
-@dataclass(slots=True)
-class Named:
-    """A type that is named again within itself, and passed over; `node` is set once it is known."""
-
-    node: Node | None = field(default=None, repr=False)
-
-
-Node = Number | Floating | Boolean | Null | Bytes | Symbols | Record | Many | Branches | Named
 
 _NUMBERS: Mapping[tuple[str, str | None], Node] = {
     ("int", "date"): Number(32, is_day=True),
@@ -147,7 +83,9 @@ class _Compiler:
     documents: dict[str, tuple[dict[str, Any], str]]
     passed_over: dict[str, Named]
 
-    def record(self, document: dict[str, Any], columns: tuple[Column, ...] | None, where: str, space: str, depth: int) -> Record:
+    def record(
+        self, document: dict[str, Any], columns: tuple[Column, ...] | None, where: str, space: str, depth: int
+    ) -> Record:
         """Compile a record; without columns, it is passed over."""
         space = self._define(document, space)
         by_name = {column.name: column for column in columns or ()}
@@ -166,7 +104,9 @@ class _Compiler:
     def node(self, document: Any, type_: ColumnType | None, where: str, space: str, depth: int) -> Node:
         """Compile a type, for a column of a type or to be passed over."""
         if depth > DEEPEST:
-            raise AvroSchemaUnusable(f"column {where}: the types of the Avro schema are nested deeper than {DEEPEST} levels.")
+            raise AvroSchemaUnusable(
+                f"column {where}: the types of the Avro schema are nested deeper than {DEEPEST} levels."
+            )
         if isinstance(document, list):
             return self._union(document, type_, where, space, depth)
         if isinstance(document, str):
@@ -186,13 +126,17 @@ class _Compiler:
             case "map":
                 value = type_.value if isinstance(type_, MapType) else None
                 node = Many(self.node(document.get("values"), value, f"{where}[]", space, depth + 1), has_keys=True)
-                return _fitting(node, type_, where, isinstance(type_, MapType) and type_.key == TextType(), "a map of texts")
+                return _fitting(
+                    node, type_, where, isinstance(type_, MapType) and type_.key == TextType(), "a map of texts"
+                )
             case str():
                 return self._plain(kind, document, type_, where, space, depth)
             case _:
                 raise AvroSchemaUnusable(f"field {where} of the Avro schema has no type.")
 
-    def _plain(self, kind: str, document: dict[str, Any], type_: ColumnType | None, where: str, space: str, depth: int) -> Node:
+    def _plain(
+        self, kind: str, document: dict[str, Any], type_: ColumnType | None, where: str, space: str, depth: int
+    ) -> Node:
         if kind in ("enum", "fixed"):
             self._define(document, space)
             node = _symbols(document, where) if kind == "enum" else _fixed(document, where)
@@ -203,9 +147,15 @@ class _Compiler:
                 node = Bytes(scale=_whole(document, "scale", where, 0))
         else:
             return self._reference(kind, type_, where, space, depth)
-        return node if type_ is None else _fitting(node, type_, where, takes(type_, node), json.dumps(document.get("logicalType", kind)))
+        return (
+            node
+            if type_ is None or kind == "null"
+            else _fitting(node, type_, where, takes(type_, node), json.dumps(document.get("logicalType", kind)))
+        )
 
-    def _named_record(self, document: dict[str, Any], type_: ColumnType | None, where: str, space: str, depth: int) -> Node:
+    def _named_record(
+        self, document: dict[str, Any], type_: ColumnType | None, where: str, space: str, depth: int
+    ) -> Node:
         if type_ is not None:
             _fitting(Null(), type_, where, isinstance(type_, StructType), "a record")
             assert isinstance(type_, StructType)
@@ -219,16 +169,21 @@ class _Compiler:
     def _reference(self, name: str, type_: ColumnType | None, where: str, space: str, depth: int) -> Node:
         full = name if "." in name or f"{space}.{name}" not in self.documents else f"{space}.{name}"
         if full not in self.documents:
-            raise AvroSchemaUnusable(f"field {where} of the Avro schema has the type {name}, which is not defined before it.")
+            raise AvroSchemaUnusable(
+                f"field {where} of the Avro schema has the type {name}, which is not defined before it."
+            )
         document, defined_in = self.documents[full]
         return self.node(document, type_, where, defined_in, depth + 1)
 
     def _union(self, branches: list[Any], type_: ColumnType | None, where: str, space: str, depth: int) -> Node:
         compiled_ = tuple(
-            self.node(branch, None if branch in ("null", {"type": "null"}) else type_, where, space, depth + 1) for branch in branches
+            self.node(branch, None if branch in ("null", {"type": "null"}) else type_, where, space, depth + 1)
+            for branch in branches
         )
         if type_ is not None and sum(isinstance(branch, Record) for branch in compiled_) > 1:
-            raise AvroSchemaUnusable(f"column {where} is a union of two records in the Avro schema, and a column has one type.")
+            raise AvroSchemaUnusable(
+                f"column {where} is a union of two records in the Avro schema, and a column has one type."
+            )
         return Branches(compiled_)
 
     def _define(self, document: dict[str, Any], space: str) -> str:
@@ -241,42 +196,6 @@ def _fitting(node: Node, type_: ColumnType | None, where: str, fits: bool, what:
     if type_ is not None and not fits:
         raise AvroSchemaUnusable(f"column {where} is {type_}, and the Avro schema has {what} there.")
     return node
-
-
-def takes(type_: ColumnType, node: Node) -> bool:
-    """Whether a column takes what a field means, for all values or for those that fit."""
-    match type_:
-        case IntegerType():
-            return isinstance(node, Number) and node.per_second is None and not node.is_day
-        case DecimalType():
-            is_number = isinstance(node, Number) and node.per_second is None and not node.is_day
-            return is_number or (isinstance(node, Bytes) and node.scale is not None)
-        case FloatingType():
-            return isinstance(node, Floating)
-        case TextType():
-            return isinstance(node, Symbols) or (isinstance(node, Bytes) and node.is_text)
-        case PlainType():
-            return _takes_plain(type_, node)
-        case StructType() | ArrayType() | MapType():
-            return False
-        case _:
-            assert_never(type_)
-
-
-def _takes_plain(type_: PlainType, node: Node) -> bool:
-    match type_:
-        case PlainType.BOOLEAN:
-            return isinstance(node, Boolean)
-        case PlainType.BINARY:
-            return isinstance(node, Bytes) and not node.is_text and node.scale is None
-        case PlainType.DATE:
-            return isinstance(node, Number) and node.is_day
-        case PlainType.TIMESTAMP:
-            return isinstance(node, Number) and not node.is_local and not node.is_day
-        case PlainType.TIMESTAMP_NTZ:
-            return isinstance(node, Number) and node.is_local
-        case _:
-            assert_never(type_)
 
 
 def _full_name(document: dict[str, Any], space: str) -> tuple[str, str]:

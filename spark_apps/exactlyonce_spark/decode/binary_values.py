@@ -16,7 +16,7 @@ _LEAST_DAY, _MOST_DAY = -719_162, 2_932_896
 
 
 def whole(value: int, type_: ColumnType, rules: Rules, unit: TimestampUnit | None = None) -> object:
-    """Return a whole number as an integer, a decimal, a day or a moment; `unit` is what a moment counts, if its format says so."""
+    """Return a whole number as an integer, a decimal, a day or a moment; `unit` is what the format says that it counts."""
     match type_:
         case IntegerType():
             if not type_.least <= value <= type_.most:
@@ -50,7 +50,9 @@ def decimal(unscaled: int, scale: int, type_: DecimalType) -> Decimal:
 def number(value: float, type_: FloatingType, rules: Rules) -> float:
     """Return a floating-point number as the column has it."""
     if not math.isfinite(value):
-        return floating(repr(value).replace("inf", "Infinity").replace("nan", "NaN"), type_, not_a_number=rules.not_a_number)
+        return floating(
+            repr(value).replace("inf", "Infinity").replace("nan", "NaN"), type_, not_a_number=rules.not_a_number
+        )
     return floating(repr(value), type_, not_a_number=rules.not_a_number) if type_ is FloatingType.FLOAT else value
 
 

@@ -1,7 +1,7 @@
 """Many records of a binary format, read in step: the same field of all of them at once, with numpy.
 
-A place of the cursor is where a record is read next. What does not fit (a record that ends early, a number of more than 8 bytes) makes
-its record doubtful; its place stays within the record, and what is read there from then on does not count.
+What does not fit (a record that ends early, a number of more than 8 bytes) makes its record doubtful; its place stays within
+the record, and what is read there from then on does not count.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ class ByteGrid:
     """The bytes of some values, and where each is read next. A record is named by its number."""
 
     def __init__(self, values: pa.Array) -> None:
-        offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+        offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(
+            np.int64
+        )
         given = np.frombuffer(values.buffers()[2] or b"", np.uint8)[offsets[0] : offsets[-1]]
         self.data = np.zeros(len(given) + _PADDING, np.uint8)
         self.data[: len(given)] = given

@@ -233,7 +233,9 @@ def of_unit(numbers: pa.Array, rules: Rules) -> tuple[pa.Array, Doubt]:
         off = pc.not_equal(pc.multiply(whole, divisor), numbers)
     else:
         factor = micros // per_second
-        off = pc.greater(pc.abs_checked(pc.if_else(pc.equal(numbers, -(2**63)), 0, numbers)), moments.MOST_MOMENT // factor + 1)
+        off = pc.greater(
+            pc.abs_checked(pc.if_else(pc.equal(numbers, -(2**63)), 0, numbers)), moments.MOST_MOMENT // factor + 1
+        )
         off = pc.or_(off, pc.equal(numbers, -(2**63)))
         whole = pc.multiply(pc.if_else(off, 0, numbers), factor)
     doubt = as_numpy(off)
@@ -245,7 +247,7 @@ def _in_zone(local: pa.Array, rules: Rules) -> tuple[pa.Array, Doubt]:
     """Shift local times by the zone's offset, which is asked once for each second that occurs."""
     micros = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     seconds, places = np.unique(np.floor_divide(micros, moments.MICROSECONDS), return_inverse=True)
-    offsets = [moments.offset_in_zone(datetime(1970, 1, 1) + timedelta(seconds=int(it)), rules) for it in seconds]  # noqa: DTZ001 - a local time
+    offsets = [moments.offset_in_zone(datetime(1970, 1, 1) + timedelta(seconds=int(it)), rules) for it in seconds]
     shifts = np.array([0 if it is None else it // timedelta(microseconds=1) for it in offsets], np.int64)[places]
     unclear = np.array([it is None for it in offsets], np.bool_)[places] & _valid(local)
     return pa.array(micros - shifts, mask=~_valid(local)).cast(local.type), unclear
@@ -267,7 +269,7 @@ def _decoded(text: str) -> bytes | None:
     return found if binascii.b2a_base64(found, newline=False) == given else None
 
 
-def rows_of(lengths: Sequence[int], doubt: Doubt) -> Doubt:
+def rows_of(lengths: Sequence[int] | npt.NDArray[np.int64], doubt: Doubt) -> Doubt:
     """Return which of several lists, one after the other, has a doubtful element."""
     parents = np.repeat(np.arange(len(lengths)), lengths)
     found = nothing(len(lengths))

@@ -94,7 +94,9 @@ class CsvDecoder(Decoder):
         """Read many lines; those with a quote, or another number of fields, are doubtful."""
         texts = utf8.texts(values)
         texts = pc.replace_substring_regex(texts, r"(?:\r\n|\n|\r)\z", "") if _ends_with_line_end(texts) else texts
-        plain = as_numpy(pc.invert(pc.match_substring_regex(texts, rf"\A\x{{FEFF}}|[{re.escape(self._dialect.quote)}\r\n]")))
+        plain = as_numpy(
+            pc.invert(pc.match_substring_regex(texts, rf"\A\x{{FEFF}}|[{re.escape(self._dialect.quote)}\r\n]"))
+        )
         fields = pc.split_pattern(texts, self._dialect.separator)
         plain &= as_numpy(pc.equal(pc.list_value_length(fields), len(self.columns)))
         sure = np.flatnonzero(plain)
@@ -138,6 +140,8 @@ def _require_usable(columns: Sequence[Column], dialect: Dialect) -> None:
     if nested:
         raise DialectUnusable(f"CSV has no STRUCT, ARRAY or MAP; declare {', '.join(nested)} as STRING.")
     if len(dialect.quote) != 1 or not dialect.separator or dialect.quote in dialect.separator:
-        raise DialectUnusable(f"quote is one character that sep does not have: {dialect.quote!r} and {dialect.separator!r} will not do.")
+        raise DialectUnusable(
+            f"quote is one character that sep does not have: {dialect.quote!r} and {dialect.separator!r} will not do."
+        )
     if set("\r\n") & set(dialect.separator + dialect.quote):
         raise DialectUnusable("sep and quote cannot be line ends.")

@@ -152,7 +152,9 @@ def require_present(column: Column, value: object, where: str) -> None:
         raise in_column(where, Malformed("no value, and the column is NOT NULL"))
 
 
-def sure_rows(columns: Sequence[Column], arrays: Sequence[pa.Array], schema: pa.Schema, doubt: npt.NDArray[np.bool_]) -> Chunk:
+def sure_rows(
+    columns: Sequence[Column], arrays: Sequence[pa.Array], schema: pa.Schema, doubt: npt.NDArray[np.bool_]
+) -> Chunk:
     """Return the rows of which no column is in doubt; NULL in a column that is NOT NULL is."""
     for column, array in zip(columns, arrays, strict=True):
         if not column.nullable and array.null_count:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from exactlyonce.api.columns import Column
@@ -28,7 +28,7 @@ class Json:
 class Csv:
     """A line per record."""
 
-    dialect: Dialect = Dialect()
+    dialect: Dialect = field(default_factory=Dialect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class DecoderSpec:
 
     format: DecodedFormat
     columns: tuple[Column, ...]
-    rules: Rules = Rules()
+    rules: Rules = field(default_factory=Rules)
 
     def decoder(self) -> Decoder:
         """Return a decoder; one serves a process for as long as it likes, and learns how the records are written.
@@ -70,7 +70,11 @@ class DecoderSpec:
         match self.format:
             case Json(schema):
                 _ = self.rules.time_zone  # a zone that nobody knows is refused here
-                return JsonDecoder(self.columns, self.rules) if schema is None else JsonSchemaDecoder(self.columns, self.rules, schema)
+                return (
+                    JsonDecoder(self.columns, self.rules)
+                    if schema is None
+                    else JsonSchemaDecoder(self.columns, self.rules, schema)
+                )
             case Csv(dialect):
                 _ = self.rules.time_zone
                 return CsvDecoder(self.columns, self.rules, dialect)

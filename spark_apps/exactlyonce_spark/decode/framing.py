@@ -72,7 +72,9 @@ def _glue(value: bytes) -> Framed:
     if value[1] == _PLAIN:
         return Framed(schema, payload)
     if value[1] != _ZLIB:
-        raise Malformed(f"Glue's header names compression {value[1]}, which is neither {_PLAIN} (not at all) nor {_ZLIB} (zlib)")
+        raise Malformed(
+            f"Glue's header names compression {value[1]}, which is neither {_PLAIN} (not at all) nor {_ZLIB} (zlib)"
+        )
     return Framed(schema, _decompressed(payload))
 
 

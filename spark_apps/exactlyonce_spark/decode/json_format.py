@@ -53,7 +53,9 @@ class JsonDecoder(Decoder):
         if not records:
             return empty
         arrays, doubt, keys = Reader(self._shape, self._rules).fields(self.columns, records, ())
-        if _keys(data, ends, places) != keys + self._shape.unread_keys(records, with_nested=object_count(data) > len(values)):
+        if _keys(data, ends, places) != keys + self._shape.unread_keys(
+            records, with_nested=object_count(data) > len(values)
+        ):
             doubt |= self._with_equal_keys(values, places)
         chunk = sure_rows(self.columns, arrays, self.schema, doubt)
         if not others:

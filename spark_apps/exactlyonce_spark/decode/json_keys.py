@@ -1,4 +1,4 @@
-"""How many keys of objects some JSON has. Parsers take the last of two equal keys in silence; the sum tells that there are two."""
+"""How many keys JSON has. Parsers take the last of two equal keys in silence; the sum shows that there are two."""
 
 from __future__ import annotations
 

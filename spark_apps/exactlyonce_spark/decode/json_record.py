@@ -93,10 +93,8 @@ class _Record:
                 return [self.value(element, it, (*path, ELEMENT)) for it in elements(self.text, value)]
             case MapType(), Written.OBJECT:
                 return self._map(type_, value, path)
-        if written is Written.TEXT:
-            text = string(self.text, value.start, value.end)
-        else:
-            text = self.text[value.start : value.end]
+        is_text = written is Written.TEXT
+        text = string(self.text, value.start, value.end) if is_text else self.text[value.start : value.end]
         try:
             found = value_of(type_, text, written, self.rules)
         except Malformed as problem:
@@ -118,7 +116,13 @@ class _Record:
         return list(found.items())
 
 
-_USUAL = {IntegerType: Written.NUMBER, FloatingType: Written.NUMBER, TextType: Written.TEXT, PlainType: Written.TEXT, DecimalType: Written.TEXT}
+_USUAL = {
+    IntegerType: Written.NUMBER,
+    FloatingType: Written.NUMBER,
+    TextType: Written.TEXT,
+    PlainType: Written.TEXT,
+    DecimalType: Written.TEXT,
+}
 
 
 def _named(path: Path) -> str:

@@ -71,11 +71,7 @@ def _validator(schema: str) -> jsonschema_rs.Validator:
     if len(schema.encode()) > MOST_BYTES:
         raise JsonSchemaUnusable(f"the JSON Schema has more than {MOST_BYTES} bytes.")
     try:
-        return jsonschema_rs.validator_for(json.loads(schema), retriever=_refused, offline=True)
+        return jsonschema_rs.validator_for(json.loads(schema), offline=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError) as problem:
         said = str(problem).strip().splitlines()[0]
         raise JsonSchemaUnusable(f"the JSON Schema is unusable: {said}.") from problem
-
-
-def _refused(address: str) -> dict[str, object]:
-    raise ValueError(f"{address} is outside of the schema, and nothing is fetched for it")

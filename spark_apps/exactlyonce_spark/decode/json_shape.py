@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import chain
 from typing import Annotated, Any, cast
 
@@ -113,11 +113,13 @@ class Shape:
 
     def is_raw(self, type_: ColumnType, path: Path) -> bool:
         """Whether a value stays as it is in the record, and becomes a text."""
-        takes_others = isinstance(type_, IntegerType | FloatingType | TextType | DecimalType) or type_ is PlainType.TIMESTAMP
+        takes_others = (
+            isinstance(type_, IntegerType | FloatingType | TextType | DecimalType) or type_ is PlainType.TIMESTAMP
+        )
         return takes_others and path in self.unusual
 
     def unread_keys(self, records: Sequence[Any], *, with_nested: bool) -> int:
-        """Return how many keys were passed over, and are known; those of the objects in them are counted only if there are any."""
+        """Return how many known keys were passed over, and with `with_nested` how many there are in their objects."""
         found = 0
         for place in range(len(self.columns), len(self.columns) + len(self.unread)):
             raws = _getter(place)(records)
@@ -131,7 +133,7 @@ def _field(place: int) -> str:
     return f"f{place}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def _getter(place: int) -> Callable[[Sequence[Any]], list[Any]]:
     """Return what takes one field of many objects, in half the time of `attrgetter`."""
     found: Callable[[Sequence[Any]], list[Any]] = eval(f"lambda objects: [it.{_field(place)} for it in objects]")  # noqa: S307 - a number is all that varies
@@ -145,7 +147,9 @@ class Reader:
     shape: Shape
     rules: Rules
 
-    def fields(self, columns: Sequence[Column], objects: Sequence[Any], path: Path) -> tuple[list[pa.Array], Doubt, int]:
+    def fields(
+        self, columns: Sequence[Column], objects: Sequence[Any], path: Path
+    ) -> tuple[list[pa.Array], Doubt, int]:
         """Return the columns of objects, none of which is NULL; which objects are doubtful; and how many keys were read."""
         doubt, keys, arrays = nothing(len(objects)), 0, []
         for place, column in enumerate(columns):
@@ -189,7 +193,11 @@ class Reader:
                 arrays, doubt, keys = self.fields(fields, kept, path)
                 positions = pa.array(np.cumsum(present) - 1, mask=~present)
                 spread = [array.take(positions) for array in arrays]
-                found = pa.StructArray.from_arrays(spread, fields=[*arrow_type(type_)], mask=absent) if spread else _no_fields(absent)
+                found = (
+                    pa.StructArray.from_arrays(spread, fields=[*arrow_type(type_)], mask=absent)
+                    if spread
+                    else _no_fields(absent)
+                )
                 return Read(found, _spread(doubt, present), keys)
             case ArrayType(element):
                 lengths = [*map(len, kept)]

@@ -36,7 +36,9 @@ def text_of_record(value: bytes) -> str:
     try:
         return value.removeprefix(BYTE_ORDER_MARK).decode()
     except UnicodeDecodeError as problem:
-        raise Malformed(f"the record is not UTF-8: byte {problem.start} is 0x{problem.object[problem.start]:02x}") from None
+        raise Malformed(
+            f"the record is not UTF-8: byte {problem.start} is 0x{problem.object[problem.start]:02x}"
+        ) from None
 
 
 def only_value(text: str) -> Value:
@@ -157,7 +159,9 @@ def _string_end(text: str, place: int) -> int:
         try:
             json.loads(match[0]).encode()
         except UnicodeEncodeError:
-            raise Malformed(f"the text at character {place} has half of a surrogate pair, which is no character") from None
+            raise Malformed(
+                f"the text at character {place} has half of a surrogate pair, which is no character"
+            ) from None
     return match.end()
 
 

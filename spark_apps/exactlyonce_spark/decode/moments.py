@@ -36,7 +36,7 @@ def moment_of_text(text: str, rules: Rules, *, with_zone: bool) -> int:
     if offset and not with_zone:
         raise Malformed(f"{shown(text)} has an offset, and TIMESTAMP_NTZ is a time without a zone")
     try:
-        local = datetime(*(int(part or 0) for part in parts))  # type: ignore[arg-type]  # noqa: DTZ001 - a zone follows
+        local = datetime(*(int(part or 0) for part in parts))  # type: ignore[arg-type]
     except ValueError as problem:
         raise Malformed(f"{shown(text)} is not a time: {problem}") from None
     micros = _micros(fraction, text)
@@ -96,7 +96,9 @@ def moment_of_number(text: str, rules: Rules) -> int:
         raise Malformed(f"{shown(text)} is a number, and nothing says what it counts; set format.timestampUnit")
     micros = scaled(text, MICROSECONDS, unit.value)
     if micros is None:
-        raise Malformed(f"{shown(text)} {unit.name.lower()} are more exact than a microsecond, or outside of the years 1 to 9999")
+        raise Malformed(
+            f"{shown(text)} {unit.name.lower()} are more exact than a microsecond, or outside of the years 1 to 9999"
+        )
     return _within_years(micros, text)
 
 

@@ -23,6 +23,7 @@ from exactlyonce.api.columns import (
     TextType,
 )
 from exactlyonce_spark.decode.arrow_types import arrow_type
+from exactlyonce_spark.decode.byte_grid import Longs
 from exactlyonce_spark.decode.columns import Doubt, as_numpy, narrowed, nothing, of_unit, rounded, rows_of, typed
 from exactlyonce_spark.decode.moments import LEAST_MOMENT, MOST_MOMENT
 from exactlyonce_spark.decode.protobuf_schema import TIMESTAMP, is_map, is_wrapper
@@ -37,7 +38,9 @@ class ChunkReader:
 
     rules: Rules
 
-    def struct(self, arrays: Sequence[pa.Array], message: Descriptor, columns: Sequence[Column], count: int, *, nested: bool) -> tuple[list[pa.Array], Doubt]:
+    def struct(
+        self, arrays: Sequence[pa.Array], message: Descriptor, columns: Sequence[Column], count: int, *, nested: bool
+    ) -> tuple[list[pa.Array], Doubt]:
         """Return the columns of messages, whose fields are in the order of their descriptor."""
         by_name = dict(zip((field.name for field in message.fields), arrays, strict=True))
         found, doubt = [], _several_of_one(by_name, message, count)
@@ -106,7 +109,11 @@ class ChunkReader:
             case DecimalType(precision, scale):
                 most = 10 ** (precision - scale)
                 wide = array.cast(pa.decimal128(20, 0))
-                outside = as_numpy(pc.greater_equal(pc.abs(wide), pa.scalar(min(most, 10**20 - 1), pa.decimal128(20, 0)))) if precision - scale < 20 else nothing(len(array))
+                outside = (
+                    as_numpy(pc.greater_equal(pc.abs(wide), pa.scalar(min(most, 10**20 - 1), pa.decimal128(20, 0))))
+                    if precision - scale < 20
+                    else nothing(len(array))
+                )
                 kept = pc.if_else(pa.array(~outside), wide, None)
                 return kept.cast(arrow_type(type_)), outside
             case FloatingType():
@@ -139,13 +146,15 @@ def _timestamps(array: pa.Array, type_: ColumnType) -> Found:
     whole = pc.divide(nanos.cast(pa.int64()), 1000)
     doubt = pc.or_(pc.less(nanos, 0), pc.greater(nanos, 999_999_999))
     doubt = pc.or_(doubt, pc.not_equal(pc.multiply(whole, 1000), nanos.cast(pa.int64())))
-    doubt = pc.or_(doubt, pc.or_(pc.less(seconds, LEAST_MOMENT // 1_000_000), pc.greater(seconds, MOST_MOMENT // 1_000_000)))
+    doubt = pc.or_(
+        doubt, pc.or_(pc.less(seconds, LEAST_MOMENT // 1_000_000), pc.greater(seconds, MOST_MOMENT // 1_000_000))
+    )
     kept = pc.if_else(doubt, None, seconds)
     return pc.add(pc.multiply(kept, 1_000_000), whole).cast(arrow_type(type_)), as_numpy(doubt)
 
 
 def _several_of_one(arrays: dict[str, pa.Array], message: Descriptor, count: int) -> Doubt:
-    """Return which messages have several fields of which there may be one: the last one counts, and ptars does not say which that is."""
+    """Return which messages have several fields of a oneof: the last one counts, and ptars does not say which that is."""
     doubt = nothing(count)
     for choice in message.oneofs:
         if len(choice.fields) > 1:
@@ -156,16 +165,15 @@ def _several_of_one(arrays: dict[str, pa.Array], message: Descriptor, count: int
     return doubt
 
 
-def _lengths(array: pa.Array) -> list[int]:
-    offsets = array.offsets.to_numpy(zero_copy_only=False)
-    return [int(it) for it in np.diff(offsets)]
+def _lengths(array: pa.Array) -> Longs:
+    return np.diff(array.offsets.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-def _offsets(lengths: Sequence[int]) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(np.array(lengths, np.int64))]).astype(np.int32))
+def _offsets(lengths: Longs) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
 
-def _equal_keys(keys: pa.Array, lengths: Sequence[int]) -> Doubt:
+def _equal_keys(keys: pa.Array, lengths: Longs) -> Doubt:
     """Return which maps have a key twice: the last one counts."""
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     owners = np.repeat(np.arange(len(lengths)), lengths)

@@ -40,7 +40,9 @@ class ProtobufDecoder(Decoder):
         if not len(places):
             return Chunk(self.no_rows, places, range(len(values)))
         batch = pa.concat_batches(batches)
-        arrays, doubt = ChunkReader(self._rules).struct(batch.columns, self._message, self.columns, len(places), nested=False)
+        arrays, doubt = ChunkReader(self._rules).struct(
+            batch.columns, self._message, self.columns, len(places), nested=False
+        )
         chunk = sure_rows(self.columns, arrays, self.schema, doubt)
         if len(places) == len(values):
             return chunk
@@ -49,13 +51,23 @@ class ProtobufDecoder(Decoder):
 
     def _read(self, values: pa.Array, start: int) -> tuple[Places, list[pa.RecordBatch]]:
         """Return what ptars reads, and of which messages; it refuses all of them for one."""
-        try:
-            batch = self._handler.array_to_record_batch(values)
-        except ValueError:
-            if len(values) == 1:
-                return np.zeros(0, np.int64), []
-        else:
+        batch = self._batch(values)
+        if batch is not None:
             return np.arange(start, start + len(values)), [batch]
+        if len(values) == 1:
+            return np.zeros(0, np.int64), []
         size = -(-len(values) // _PARTS)
         parts = [self._read(values.slice(at, size), start + at) for at in range(0, len(values), size)]
         return np.concatenate([places for places, _ in parts]), [batch for _, batches in parts for batch in batches]
+
+    def _batch(self, values: pa.Array) -> pa.RecordBatch | None:
+        """Return what ptars makes of messages; None if it refuses one."""
+        try:
+            return self._handler.array_to_record_batch(values)
+        except ValueError:
+            return None
+        except BaseException as problem:
+            # A length that leads out of a message is a panic in Rust, caught at its border; its class cannot be imported.
+            if type(problem).__name__ != "PanicException":
+                raise
+            return None

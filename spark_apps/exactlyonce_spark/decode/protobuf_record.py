@@ -53,8 +53,10 @@ def _field(message: Message, field: FieldDescriptor, type_: ColumnType, rules: R
     if is_map(field):
         assert isinstance(type_, MapType)
         key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        pairs = [(_one(it, key, type_.key, rules, f"{where}, key"), _one(value[it], item, type_.value, rules, f"{where}[]")) for it in value]
-        return pairs
+        return [
+            (_one(it, key, type_.key, rules, f"{where}, key"), _one(value[it], item, type_.value, rules, f"{where}[]"))
+            for it in value
+        ]
     if field.is_repeated:
         assert isinstance(type_, ArrayType)
         return [_one(it, field, type_.element, rules, f"{where}[]") for it in value]

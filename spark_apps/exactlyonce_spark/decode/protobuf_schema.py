@@ -1,4 +1,4 @@
-"""A message of Protobuf against the columns of a stream: fields are found by their names, and passed over if no column has them."""
+"""A message of Protobuf against the columns of a stream: fields are found by their names, and others passed over."""
 
 from __future__ import annotations
 
@@ -26,10 +26,14 @@ from exactlyonce.errors import Refused
 
 _GOOGLES, _OURS = ".google.protobuf.", ".messages.google.protobuf."
 TIMESTAMP = f"{_OURS[1:]}Timestamp"
-_WRAPPERS = {f"{_OURS[1:]}{name}Value" for name in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")}
+_WRAPPED = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+_WRAPPERS = {f"{_OURS[1:]}{name}Value" for name in _WRAPPED}
 _WHOLE = {
-    FieldDescriptor.CPPTYPE_INT32, FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64,
-}  # fmt: skip
+    FieldDescriptor.CPPTYPE_INT32,
+    FieldDescriptor.CPPTYPE_INT64,
+    FieldDescriptor.CPPTYPE_UINT32,
+    FieldDescriptor.CPPTYPE_UINT64,
+}
 
 
 class ProtobufSchemaUnusable(Refused):

@@ -26,7 +26,9 @@ class RawDecoder(Decoder):
     def __init__(self, columns: tuple[Column, ...]) -> None:
         super().__init__(columns)
         if len(columns) != 1 or not (columns[0].type is PlainType.BINARY or isinstance(columns[0].type, TextType)):
-            raise RawSchemaUnusable("source.format.schema of a Raw format takes one column, STRING or BINARY: value STRING.")
+            raise RawSchemaUnusable(
+                "source.format.schema of a Raw format takes one column, STRING or BINARY: value STRING."
+            )
         self._column = columns[0]
 
     def record(self, value: bytes) -> Mapping[str, object]:

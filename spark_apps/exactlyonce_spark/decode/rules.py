@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
 from enum import Enum
 from functools import cached_property
-import re
 from zoneinfo import ZoneInfo
 
 from exactlyonce.errors import Refused
@@ -56,7 +56,7 @@ class Rules:
             return timezone(-offset if match[1] == "-" else offset)
         try:
             return ZoneInfo(self.zone)
-        except (OSError, ValueError) as problem:
+        except (KeyError, OSError, ValueError) as problem:
             raise ZoneUnknown(
                 f"timeZone {self.zone} is not a known zone; write one like Europe/Berlin or +01:00."
             ) from problem

@@ -10,7 +10,9 @@ def texts(values: pa.Array) -> pa.Array:
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
-        return pa.array([value if _is_utf8(value) else None for value in values.to_pylist()], pa.binary()).cast(pa.string())
+        return pa.array([value if _is_utf8(value) else None for value in values.to_pylist()], pa.binary()).cast(
+            pa.string()
+        )
 
 
 def others(values: pa.Array) -> list[int]:

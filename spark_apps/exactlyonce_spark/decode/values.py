@@ -97,5 +97,3 @@ def _bytes(text: str) -> bytes:
     if found is None or binascii.b2a_base64(found, newline=False) != text.encode():
         raise Malformed(f"{shown(text)} is not base64")
     return found
-
-

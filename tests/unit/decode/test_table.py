@@ -62,7 +62,10 @@ def test_each_line_is_read_as_the_page_says(line: Any) -> None:
     assert every_way(decoder, line.value, b"0,x") == (row, line.reason)
 
 
-CHANGED = "id BIGINT NOT NULL, b TINYINT, a DECIMAL(12,2), d DOUBLE, f FLOAT, v STRING, doc STRING, ts TIMESTAMP, o STRUCT<x: INT NOT NULL>, day DATE"
+CHANGED = (
+    "id BIGINT NOT NULL, b TINYINT, a DECIMAL(12,2), d DOUBLE, f FLOAT, v STRING, doc STRING, ts TIMESTAMP, "
+    "o STRUCT<x: INT NOT NULL>, day DATE"
+)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,9 @@ CHANGED = "id BIGINT NOT NULL, b TINYINT, a DECIMAL(12,2), d DOUBLE, f FLOAT, v 
         (b'{"id":8},"note":"x"', "more after its value", None),
     ],
 )
-def test_a_record_that_landed_as_another_value_lands_as_it_says_or_is_malformed(value: bytes, column: str, text: str | None) -> None:
+def test_a_record_that_landed_as_another_value_lands_as_it_says_or_is_malformed(
+    value: bytes, column: str, text: str | None
+) -> None:
     row, reason = every_way(JsonDecoder(parse(CHANGED), Rules()), value, b'{"id":0,"b":1,"a":1.5,"v":"x"}')
     if text is None:
         assert reason is not None
@@ -108,6 +113,8 @@ def test_a_record_that_landed_as_another_value_lands_as_it_says_or_is_malformed(
         (b'5,"a, ""b""",c', ('a, "b"', "c")),
     ],
 )
-def test_a_line_as_everybody_writes_it_is_read_as_everybody_reads_it(value: bytes, fields: tuple[str | None, str]) -> None:
+def test_a_line_as_everybody_writes_it_is_read_as_everybody_reads_it(
+    value: bytes, fields: tuple[str | None, str]
+) -> None:
     row, _ = every_way(CsvDecoder(parse("id BIGINT NOT NULL, v STRING, w STRING"), Rules(), Dialect()), value, b"0,a,b")
     assert (row["v"], row["w"]) == fields

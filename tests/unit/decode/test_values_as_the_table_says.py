@@ -14,53 +14,56 @@ from hypothesis import strategies as st
 from exactlyonce.api.column_ddl import parse
 from exactlyonce.api.columns import Column
 from exactlyonce_spark.decode.csv_format import CsvDecoder, Dialect
-from exactlyonce_spark.decode.decoder import Decoded, Decoder
+from exactlyonce_spark.decode.decoder import Decoder
 from exactlyonce_spark.decode.json_format import JsonDecoder
 from exactlyonce_spark.decode.rules import Rules, TimestampUnit
 from tests.decode_oracle import MALFORMED, Choices, csv_record, json_record
 from tests.decode_values import csv_values, json_values
+from tests.unit.decode.answers import outcome, shown
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "60"))
 """Batches of up to 40 records for each schema."""
-SETTINGS = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True)
+SETTINGS = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True
+)
 SCALARS = [
-    "v TINYINT", "v SMALLINT", "v INT", "v BIGINT NOT NULL", "v DECIMAL(12,2)", "v DECIMAL(38,38)", "v DECIMAL(5,0)", "v DECIMAL(38,10)",
-    "v FLOAT", "v DOUBLE", "v STRING", "v VARCHAR(3)", "v BOOLEAN", "v TIMESTAMP", "v TIMESTAMP_NTZ", "v DATE", "v BINARY",
-]  # fmt: skip
+    "v TINYINT",
+    "v SMALLINT",
+    "v INT",
+    "v BIGINT NOT NULL",
+    "v DECIMAL(12,2)",
+    "v DECIMAL(38,38)",
+    "v DECIMAL(5,0)",
+    "v DECIMAL(38,10)",
+    "v FLOAT",
+    "v DOUBLE",
+    "v STRING",
+    "v VARCHAR(3)",
+    "v BOOLEAN",
+    "v TIMESTAMP",
+    "v TIMESTAMP_NTZ",
+    "v DATE",
+    "v BINARY",
+]
 NESTED = [
     "id BIGINT NOT NULL, o STRUCT<x: INT NOT NULL, `y z`: STRING, p: STRUCT<q: DECIMAL(5,2), r: TIMESTAMP>>, d DATE",
     "id INT, l ARRAY<DECIMAL(12,2)>, ll ARRAY<ARRAY<STRING>>, lo ARRAY<STRUCT<id: INT, x: BOOLEAN NOT NULL>>",
-    "id INT, m MAP<STRING, BIGINT>, n MAP<INT, STRING>, mo MAP<STRING, STRUCT<x: DOUBLE NOT NULL>>, ml MAP<DECIMAL(5,2), ARRAY<DATE>>",
+    "id INT, m MAP<STRING, BIGINT>, n MAP<INT, STRING>, mo MAP<STRING, STRUCT<x: DOUBLE NOT NULL>>, ml "
+    "MAP<DECIMAL(5,2), ARRAY<DATE>>",
 ]
 Oracle = Callable[[bytes], Any]
-
-
-def outcome(decoded: Decoded, count: int) -> list[Any]:
-    """Return for each record its row, or that it is malformed, and require that each is told of once."""
-    found: list[Any] = [None] * count
-    for place, row in zip(decoded.places.tolist(), decoded.rows.to_pylist(), strict=True):
-        assert found[place] is None
-        found[place] = row
-    for record in decoded.malformed:
-        assert found[record.place] is None
-        assert record.reason
-        found[record.place] = MALFORMED
-    assert None not in found
-    assert decoded.places.tolist() == sorted(decoded.places.tolist())
-    return found
 
 
 def require_one_answer(decoder: Decoder, values: Sequence[bytes], oracle: Oracle) -> None:
     given = pa.array(values, pa.binary())
     expected = [oracle(value) for value in values]
-    for how, decoded in (("at once", decoder.decode(given)), ("each", decoder.decode_each(given)), ("again", decoder.decode(given))):
-        for value, found, wanted in zip(values, outcome(decoded, len(values)), expected, strict=True):
+    for how, decoded in (
+        ("at once", decoder.decode(given)),
+        ("each", decoder.decode_each(given)),
+        ("again", decoder.decode(given)),
+    ):
+        for value, found, wanted in zip(values, outcome(decoded, len(values), MALFORMED), expected, strict=True):
             assert shown(found) == shown(wanted), (how, value)
-
-
-def shown(value: Any) -> str:
-    """Values with their types, and NaN and -0.0 as themselves; Arrow and the oracle have two names for UTC."""
-    return repr(value).replace("zoneinfo.ZoneInfo(key='UTC')", "datetime.timezone.utc")
 
 
 def columns_of(schema: str) -> tuple[Column, ...]:
@@ -103,6 +106,8 @@ def test_times_are_those_of_the_zone_and_the_unit_that_the_resource_names(unit: 
     @given(st.lists(json_values(columns), max_size=40), st.lists(csv_values(columns), max_size=40))
     def holds(json_texts: list[bytes], lines: list[bytes]) -> None:
         require_one_answer(JsonDecoder(columns, rules), json_texts, lambda value: json_record(value, columns, choices))
-        require_one_answer(CsvDecoder(columns, rules, Dialect()), lines, lambda value: csv_record(value, columns, choices))
+        require_one_answer(
+            CsvDecoder(columns, rules, Dialect()), lines, lambda value: csv_record(value, columns, choices)
+        )
 
     holds()
