@@ -51,7 +51,7 @@ after the value, a branch or symbol that does not exist, and moments that are no
 
 **Protobuf**: a field that can be absent (`optional`, messages, Google's wrappers, all of proto2) and is absent is NULL; one
 that cannot be has its default value. Two messages in one value are one message by the format, whose later fields count: no
-reader can tell. A number that an enum does not have is malformed in a STRING column.
+reader can tell. A map's keys ascend. A number that an enum does not have is malformed in a STRING column.
 
 **JSON Schema**: each record is checked against the schema, and read as JSON; the check compares numbers as DOUBLE. A schema
 that refers to an address is refused.

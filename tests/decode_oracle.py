@@ -17,6 +17,7 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from enum import Enum
 from fractions import Fraction
+from json import scanner
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -93,7 +94,7 @@ class Texts:
 
     def members(self) -> dict[str, str]:
         """Return the text of each member of an object."""
-        scan = json.JSONDecoder().scan_once
+        scan = scanner.make_scanner(json.JSONDecoder())
         place = self._after_space(self._after_space(0) + 1)
         found = {}
         while self.text[place] != "}":
@@ -107,7 +108,7 @@ class Texts:
         return found
 
     def elements(self) -> list[str]:
-        scan = json.JSONDecoder().scan_once
+        scan = scanner.make_scanner(json.JSONDecoder())
         place = self._after_space(self._after_space(0) + 1)
         found = []
         while self.text[place] != "]":
@@ -212,10 +213,10 @@ def scalar(text: str, type_: types.ColumnType, choices: Choices) -> Any:  # noqa
         case types.PlainType.TIMESTAMP:
             return moment(text, choices)
         case types.PlainType.TIMESTAMP_NTZ:
-            found, offset = iso(text)
+            local, offset = iso(text)
             if offset:
                 raise BadError
-            return found
+            return local
     raise BadError
 
 

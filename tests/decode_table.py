@@ -123,7 +123,7 @@ TABLE = (
     Row(
         "TIMESTAMP with `timestampUnit: Milliseconds`",
         "also a number, or the same in a text, that counts so many since 1970",
-        "what is no whole number of microseconds",
+        "what does not come to whole microseconds",
         "TIMESTAMP",
         {"500000000000": at(1985, 11, 5, 0, 53, 20), '"1.5"': at(1970, 1, 1, 0, 0, 0, 1500)},
         {

@@ -40,7 +40,7 @@ class FloatingType(Enum):
 
 
 class PlainType(Enum):
-    """A type without parameters that is no number."""
+    """A type without parameters, other than those of numbers."""
 
     BOOLEAN = "BOOLEAN"
     TIMESTAMP = "TIMESTAMP"

@@ -139,7 +139,7 @@ class _Compiler:
     ) -> Node:
         if kind in ("enum", "fixed"):
             self._define(document, space)
-            node = _symbols(document, where) if kind == "enum" else _fixed(document, where)
+            node: Node = _symbols(document, where) if kind == "enum" else _fixed(document, where)
         elif kind in _PLAIN:
             logical = document.get("logicalType")
             node = _NUMBERS.get((kind, logical), _PLAIN[kind])

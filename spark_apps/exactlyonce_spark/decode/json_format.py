@@ -89,7 +89,7 @@ class JsonDecoder(Decoder):
         has_equal = _EqualKeys()
         names = {column.name for column in self.columns}
         for number, place in enumerate(places.tolist()):
-            found[number], keys = has_equal.look(values[place].as_py())
+            found[number], keys = has_equal.keys(values[place].as_py())
             if len(self._forms.unread) < MOST_UNREAD:
                 self._forms.unread |= keys - names
         return found
@@ -130,7 +130,7 @@ class _EqualKeys:
         self._outermost: set[str] = set()
         self._decode = json.JSONDecoder(object_pairs_hook=self._pairs).decode
 
-    def look(self, value: bytes) -> tuple[bool, set[str]]:
+    def keys(self, value: bytes) -> tuple[bool, set[str]]:
         """Return whether there are any, and the keys of the record."""
         self._found = False
         try:

@@ -65,7 +65,7 @@ def decimal(text: str, type_: DecimalType) -> Decimal:
 
 
 def scaled(text: str, numerator: int, denominator: int) -> int | None:
-    """Return a number times a fraction; None if that is no whole number, or has more digits than any moment."""
+    """Return a number times a fraction; None if it is a fraction, or has more digits than any moment."""
     parts = _parts(text)
     if parts is None:
         return None

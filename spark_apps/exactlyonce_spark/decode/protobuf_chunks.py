@@ -61,9 +61,10 @@ class ChunkReader:
         if is_map(field):
             assert isinstance(type_, MapType)
             key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-            keys, key_doubt = self.one(array.keys, key, type_.key)
-            values, doubt = self.one(array.items, value, type_.value)
             lengths = _lengths(array)
+            order = _by_key(array.keys, lengths)
+            keys, key_doubt = self.one(array.keys.take(order), key, type_.key)
+            values, doubt = self.one(array.items.take(order), value, type_.value)
             doubt = rows_of(lengths, key_doubt | doubt) | _equal_keys(array.keys, lengths)
             if keys.null_count:
                 return pa.nulls(len(array), arrow_type(type_)), np.ones(len(array), np.bool_)
@@ -171,6 +172,14 @@ def _lengths(array: pa.Array) -> Longs:
 
 def _offsets(lengths: Longs) -> pa.Array:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+
+
+def _by_key(keys: pa.Array, lengths: Longs) -> pa.Array:
+    """Return the order in which the keys of each map ascend: by the format they have none, and libraries differ."""
+    owners = pa.array(np.repeat(np.arange(len(lengths)), lengths))
+    return pc.sort_indices(
+        pa.table({"owner": owners, "key": keys}), sort_keys=[("owner", "ascending"), ("key", "ascending")]
+    )
 
 
 def _equal_keys(keys: pa.Array, lengths: Longs) -> Doubt:

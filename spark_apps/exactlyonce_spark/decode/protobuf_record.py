@@ -53,9 +53,9 @@ def _field(message: Message, field: FieldDescriptor, type_: ColumnType, rules: R
     if is_map(field):
         assert isinstance(type_, MapType)
         key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))
-        return [
+        return [  # in ascending order: by the format they have none
             (_one(it, key, type_.key, rules, f"{where}, key"), _one(value[it], item, type_.value, rules, f"{where}[]"))
-            for it in value
+            for it in sorted(value)
         ]
     if field.is_repeated:
         assert isinstance(type_, ArrayType)

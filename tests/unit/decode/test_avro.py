@@ -127,6 +127,7 @@ def expected(order: dict[str, Any]) -> dict[str, Any] | None:
     """The row of an order; None if it is malformed."""
     row = {column.name: order.get(column.name) for column in COLUMNS}
     row["counts"] = list(order["counts"].items())
+    row["places"] = order["places"] and [{"x": it["x"], "y": it["y"]} for it in order["places"]]
     row["price"] = order["price"].quantize(Decimal("0.000001"))
     if order["first"] is not None:
         row["first"] = {"y": order["first"]["y"], "x": order["first"]["x"]}

@@ -200,7 +200,6 @@ def test_messages_come_back_value_for_value(given_orders: list[dict[str, Any]]) 
             assert isinstance(row, str)
             assert row.startswith("column ")
         else:
-            row["counts"] = sorted(row["counts"])
             assert shown(row) == shown(wanted)
 
 
@@ -210,7 +209,7 @@ def test_bytes_that_are_cut_joined_or_changed_give_the_same_answer_both_ways(dat
     values = []
     for order in data.draw(st.lists(orders, min_size=2, max_size=10)):
         value = bytearray(message(order).SerializeToString() + message(data.draw(orders)).SerializeToString())
-        for _ in range(data.draw(st.integers(0, 2))):
+        for _ in range(data.draw(st.integers(0, 2)) if value else 0):
             value[data.draw(st.integers(0, len(value) - 1))] = data.draw(
                 st.sampled_from([0, 1, 2, 8, 0x0A, 0x7F, 0x80, 0xFF])
             )
