@@ -222,16 +222,34 @@ def records(columns: Sequence[types.Column]) -> st.SearchStrategy[str]:
     )
 
 
-ENDS = st.sampled_from([b"", b"", b"", b"", b" ", b"\n", b"}", b"{}", b"\x00", b",", b"\n{}", b"null", b"\xff"])
-STARTS = st.sampled_from([b"", b"", b"", b"", b" ", b"\xef\xbb\xbf", b"\xef\xbb\xbf\xef\xbb\xbf", b"\n", b"{}", b","])
+def around(record: bytes) -> list[bytes]:
+    """A record by itself, and cut, joined, with bytes before and after it, and with its keys twice."""
+    cut = len(record) * 2 // 3
+    return [
+        record,
+        b" \n" + record + b"\r\n",
+        b"\xef\xbb\xbf" + record,
+        b"\xef\xbb\xbf\xef\xbb\xbf" + record,
+        record[:cut],
+        record + record,
+        record + b"\n{}",
+        record + b"}",
+        record + b"\x00",
+        record.replace(b"{", b'{"other":"\\":\xff",', 1),
+        record.replace(b"{", b'{"other":{"v":1,"id":[2]},":":" :",', 1),
+        record[:-1] + b"," + record[1:],
+    ]
 
 
-@st.composite
-def json_values(draw: st.DrawFn, columns: Sequence[types.Column]) -> bytes:
-    """Records of JSON; some are cut, joined, or have bytes before and after them."""
-    value = draw(STARTS) + draw(records(columns)).encode("utf-8", "surrogatepass") + draw(ENDS)
-    cut = draw(st.integers(0, 40))
-    return value[: cut % (len(value) + 1)] if cut < 3 else value
+def json_batches(columns: Sequence[types.Column]) -> st.SearchStrategy[list[bytes]]:
+    """Records of JSON, each of them in several forms; literals of one column are much cheaper to draw than objects."""
+    nested = types.StructType | types.ArrayType | types.MapType
+    if len(columns) == 1 and not isinstance(columns[0].type, nested):
+        name = quoted(columns[0].name)
+        given = st.lists(literals(columns[0].type).map(lambda it: f"{{{name}:{it}}}"), min_size=1, max_size=30)
+    else:
+        given = st.lists(records(columns), min_size=1, max_size=6)
+    return given.map(lambda texts: [form for text in texts for form in around(text.encode("utf-8", "surrogatepass"))])
 
 
 @st.composite

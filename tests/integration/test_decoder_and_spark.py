@@ -1,4 +1,4 @@
-"""The decoder beside Spark: the DDL is parsed as Spark parses it, and CSV that the files sink has written comes back value for value."""
+"""The decoder beside Spark: DDL is parsed as Spark parses it, and CSV of the files sink comes back value for value."""
 
 from __future__ import annotations
 
@@ -31,27 +31,8 @@ SCHEMA = (
     "local TIMESTAMP_NTZ, day DATE"
 )
 ODD = [
-    "",
-    " ",
-    "a",
-    ",",
-    '"',
-    '""',
-    "\\",
-    '\\"',
-    "\n",
-    "\r\n",
-    "\r",
-    " x ",
-    "#",
-    "'",
-    "null",
-    "NULL",
-    "ä日😀",
-    "\ufeff",
-    'a,b"c\nd',
-    "-",
-    "\t",
+    *["", " ", "a", ",", '"', '""', "\\", '\\"', "\n", "\r\n", "\r", " x ", "#", "'", "null", "NULL", "-", "\t"],
+    *["ä日😀", "\ufeff", 'a,b"c\nd'],
 ]
 
 

@@ -1,4 +1,4 @@
-"""The DDL of a schema becomes types, and comes back as DDL; what is no DDL, or no type of a record, is refused with what to write."""
+"""The DDL of a schema becomes types and comes back as DDL; what Spark or the decoder cannot use is refused with advice."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from exactlyonce.api.columns import (
 TAKEN = [
     "id BIGINT NOT NULL, customer STRING, amount DECIMAL(12,2), ts TIMESTAMP",
     "a byte, b short, c int, d long, e real, f double, g dec, h numeric(5), i decimal(38,38), j timestamp_ltz, k timestamp_ntz",
-    "`a b` STRING COMMENT 'it''s, a comment', `c``d` varchar(10) not null comment 'x', é date, 1st BINARY, select BOOLEAN",
-    "o STRUCT<x: INT NOT NULL COMMENT 'n', `y z` STRING, p: STRUCT<>>, l ARRAY<ARRAY<STRING>>, m MAP<STRING, ARRAY<DECIMAL(5,2)>>",
+    "`a b` STRING COMMENT 'it''s, a comment', `c``d` varchar(10) not null comment 'x', `é` date, 1st BINARY, select BOOLEAN",
+    "o STRUCT<x: INT NOT NULL COMMENT 'n', `y z` STRING, p: STRUCT<>>",
+    "l ARRAY<ARRAY<STRING>>, m MAP<STRING, ARRAY<DECIMAL(5,2)>>",
     "id: BIGINT, v:STRING",
 ]
 REFUSED = {
@@ -38,6 +39,7 @@ REFUSED = {
     "v ARRAY<INT": "expected >, found the end",
     "v MAP<ARRAY<INT>, INT>": "the keys of a MAP are texts",
     "v STRING COLLATE UNICODE": "without COLLATE",
+    "é INT": "put names with such characters between backquotes",
     "a-b INT": "put names with such characters between backquotes",
     "id INT, ID STRING": "names id twice",
     "o STRUCT<x: INT, X: INT>": "o names x twice",

@@ -29,7 +29,7 @@ MOST_DIGITS = 38
 DEEPEST = 50
 """Types within types: more is a mistake, or meant to exhaust the parser."""
 
-_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|(\w+)|'((?:[^'\\]|\\.|'')*)'|([<>(),:])|(\S))", re.DOTALL)
+_TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z0-9_]+)|'((?:[^'\\]|\\.|'')*)'|([<>(),:])|(\S))", re.DOTALL)
 _SIMPLE: dict[str, ColumnType] = {
     "TINYINT": IntegerType.TINYINT, "BYTE": IntegerType.TINYINT,
     "SMALLINT": IntegerType.SMALLINT, "SHORT": IntegerType.SMALLINT,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-import pyarrow as pa
-
 from exactlyonce.api.columns import (
     ArrayType,
     Column,
@@ -19,6 +17,7 @@ from exactlyonce.api.columns import (
     StructType,
     TextType,
 )
+from exactlyonce_spark.decode.arrow import DataType, Field, Schema, pa
 
 _INTEGERS = {
     IntegerType.TINYINT: pa.int8(), IntegerType.SMALLINT: pa.int16(),
@@ -30,7 +29,7 @@ _PLAIN = {
 }  # fmt: skip
 
 
-def arrow_type(type_: ColumnType) -> pa.DataType:
+def arrow_type(type_: ColumnType) -> DataType:
     """Return Arrow's type of a column."""
     match type_:
         case IntegerType():
@@ -53,10 +52,10 @@ def arrow_type(type_: ColumnType) -> pa.DataType:
             assert_never(type_)
 
 
-def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
+def arrow_schema(columns: Iterable[Column]) -> Schema:
     """Return the schema of decoded rows."""
     return pa.schema([_field(column) for column in columns])
 
 
-def _field(column: Column) -> pa.Field:
+def _field(column: Column) -> Field:
     return pa.field(column.name, arrow_type(column.type), column.nullable)

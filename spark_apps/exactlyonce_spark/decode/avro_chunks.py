@@ -8,7 +8,6 @@ from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from exactlyonce.api.columns import (
     ArrayType,
@@ -23,6 +22,7 @@ from exactlyonce.api.columns import (
     TextType,
 )
 from exactlyonce_spark.decode import utf8
+from exactlyonce_spark.decode.arrow import Array, pa
 from exactlyonce_spark.decode.arrow_types import arrow_type
 from exactlyonce_spark.decode.avro_types import (
     Boolean,
@@ -52,10 +52,10 @@ class ChunkReader:
     grid: ByteGrid
     rules: Rules
 
-    def struct(self, node: Record, columns: Sequence[Column], records: Places, *, nested: bool) -> list[pa.Array]:
+    def struct(self, node: Record, columns: Sequence[Column], records: Places, *, nested: bool) -> list[Array]:
         """Return the columns of records; NULL in a nested field that is NOT NULL makes its record doubtful."""
         by_name = {column.name: column for column in columns}
-        found: dict[str, pa.Array] = {}
+        found: dict[str, Array] = {}
         for name, inner in node.fields:
             if name is None:
                 self.skip(inner, records)
@@ -68,7 +68,7 @@ class ChunkReader:
                 self._doubt(records, as_numpy(found[column.name].is_null()))
         return [found[column.name] for column in columns]
 
-    def read(self, node: Node, type_: ColumnType, records: Places) -> pa.Array:
+    def read(self, node: Node, type_: ColumnType, records: Places) -> Array:
         """Return a value of each record."""
         match node:
             case Null() | Named():
@@ -86,9 +86,7 @@ class ChunkReader:
             case _:
                 return self._scalar(node, type_, records)
 
-    def _scalar(
-        self, node: Number | Floating | Boolean | Symbols | Bytes, type_: ColumnType, records: Places
-    ) -> pa.Array:
+    def _scalar(self, node: Number | Floating | Boolean | Symbols | Bytes, type_: ColumnType, records: Places) -> Array:
         match node:
             case Number():
                 return self._number(node, type_, records)
@@ -133,8 +131,8 @@ class ChunkReader:
         if doubtful.any():
             self.grid.doubt[records[doubtful]] = True
 
-    def _branches(self, branches: Sequence[Node], type_: ColumnType, records: Places) -> pa.Array:
-        parts: list[pa.Array] = []
+    def _branches(self, branches: Sequence[Node], type_: ColumnType, records: Places) -> Array:
+        parts: list[Array] = []
 
         def read(branch: Node, some: Places) -> None:
             parts.append(self.read(branch, type_, some))
@@ -162,11 +160,11 @@ class ChunkReader:
                 taken.append(within)
         return taken
 
-    def _many(self, node: Many, type_: ColumnType, records: Places) -> pa.Array:
+    def _many(self, node: Many, type_: ColumnType, records: Places) -> Array:
         """Read lists item by item, the first of all records, then the second, and so on."""
         left = self._block(records)
-        items: list[pa.Array] = []
-        keys: list[pa.Array] = []
+        items: list[Array] = []
+        keys: list[Array] = []
         owners: list[Places] = []
         inner = type_.element if isinstance(type_, ArrayType) else type_.value if isinstance(type_, MapType) else type_
         for _ in range(MOST_ITEMS):
@@ -202,7 +200,7 @@ class ChunkReader:
             counts = np.abs(counts)
         return counts
 
-    def _equal_keys(self, names: pa.Array, owners: Longs, records: Places) -> None:
+    def _equal_keys(self, names: Array, owners: Longs, records: Places) -> None:
         """Make records doubtful that have a key twice."""
         codes = names.fill_null("").dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
         pairs = owners * (len(names) + 1) + codes
@@ -210,7 +208,7 @@ class ChunkReader:
         if len(unique) < len(pairs):
             self._doubt(records[owners], ~np.isin(np.arange(len(pairs)), first))
 
-    def _number(self, node: Number, type_: ColumnType, records: Places) -> pa.Array:
+    def _number(self, node: Number, type_: ColumnType, records: Places) -> Array:
         numbers = self.grid.longs(records)
         if node.bits == 32:
             self._doubt(records, (numbers < -(1 << 31)) | (numbers >= 1 << 31))
@@ -234,7 +232,7 @@ class ChunkReader:
         self._doubt(records, doubt)
         return found
 
-    def _float(self, numbers: npt.NDArray[np.floating], type_: FloatingType, records: Places) -> pa.Array:
+    def _float(self, numbers: npt.NDArray[np.floating], type_: FloatingType, records: Places) -> Array:
         if not self.rules.not_a_number:
             self._doubt(records, ~np.isfinite(numbers))
         if type_ is FloatingType.FLOAT and numbers.dtype == np.float32:
@@ -243,14 +241,14 @@ class ChunkReader:
         self._doubt(records, doubt)
         return found
 
-    def _symbols(self, names: Sequence[str], type_: ColumnType, records: Places) -> pa.Array:
+    def _symbols(self, names: Sequence[str], type_: ColumnType, records: Places) -> Array:
         chosen = self.grid.longs(records)
         outside = (chosen < 0) | (chosen >= len(names))
         self._doubt(records, outside)
         texts = pa.array(names, pa.string()).take(pa.array(chosen, mask=outside))
         return self._text(texts, type_, records)
 
-    def _bytes(self, node: Bytes, type_: ColumnType, records: Places) -> pa.Array:
+    def _bytes(self, node: Bytes, type_: ColumnType, records: Places) -> Array:
         starts, lengths = self.grid.spans(records, node.size)
         if isinstance(type_, DecimalType):
             numbers, outside = self.grid.big_endian(starts, lengths)
@@ -263,12 +261,12 @@ class ChunkReader:
         self._doubt(records, as_numpy(texts.is_null()))
         return self._text(texts, type_, records)
 
-    def _text(self, texts: pa.Array, type_: ColumnType, records: Places) -> pa.Array:
+    def _text(self, texts: Array, type_: ColumnType, records: Places) -> Array:
         found, doubt = typed(texts, type_, self.rules)
         self._doubt(records, doubt)
         return found
 
-    def _decimal(self, unscaled: Longs, scale: int, type_: DecimalType, records: Places) -> pa.Array:
+    def _decimal(self, unscaled: Longs, scale: int, type_: DecimalType, records: Places) -> Array:
         """Return decimals of 64-bit numbers; where another scale needs fewer digits or may overflow, they are doubtful."""
         shift = type_.scale - scale
         bound = 10 ** (type_.precision - max(0, shift))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from exactlyonce.api.columns import Column
+from exactlyonce_spark.decode.arrow import Array
 from exactlyonce_spark.decode.avro_chunks import ChunkReader
 from exactlyonce_spark.decode.avro_record import record_of
 from exactlyonce_spark.decode.avro_schema import compiled
@@ -28,7 +28,7 @@ class AvroDecoder(Decoder):
         """Return the columns of one record."""
         return record_of(value, self._record, self.columns, self._rules)
 
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Read many records in step."""
         grid = ByteGrid(values)
         with np.errstate(over="ignore"):

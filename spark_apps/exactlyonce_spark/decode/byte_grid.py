@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+
+from exactlyonce_spark.decode.arrow import Array, pa
 
 Longs = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ _STEPS = (
 class ByteGrid:
     """The bytes of some values, and where each is read next. A record is named by its number."""
 
-    def __init__(self, values: pa.Array) -> None:
+    def __init__(self, values: Array) -> None:
         offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1].astype(
             np.int64
         )
@@ -95,7 +96,7 @@ class ByteGrid:
         every = np.ndarray((len(self.data) - size + 1,), dtype, self.data, strides=(1,))
         return every[places]
 
-    def binary(self, starts: Places, lengths: Longs) -> pa.Array:
+    def binary(self, starts: Places, lengths: Longs) -> Array:
         """Return spans as values of type binary: views of the bytes, which Arrow copies together."""
         views = np.zeros((len(starts), 4), np.int32)
         views[:, 0] = lengths

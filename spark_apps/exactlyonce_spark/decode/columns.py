@@ -13,8 +13,6 @@ from typing import assert_never
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from exactlyonce.api.columns import (
     ArrayType,
@@ -28,6 +26,7 @@ from exactlyonce.api.columns import (
     TextType,
 )
 from exactlyonce_spark.decode import moments
+from exactlyonce_spark.decode.arrow import Array, DataType, pa, pc
 from exactlyonce_spark.decode.arrow_types import arrow_type
 from exactlyonce_spark.decode.rules import Rules
 
@@ -46,7 +45,7 @@ _ONLY_DAY = (rf"\A{_DAY}\z", rf"\A{_EVERY_MONTH}\z")
 _LEAST_DAY = -719_162
 
 
-def typed(texts: pa.Array, type_: ColumnType, rules: Rules) -> tuple[pa.Array, Doubt]:
+def typed(texts: Array, type_: ColumnType, rules: Rules) -> tuple[Array, Doubt]:
     """Return the column, in which a doubtful value is NULL, and which ones are doubtful; `texts` is of type string."""
     match type_:
         case TextType(most):
@@ -72,17 +71,17 @@ def nothing(count: int) -> Doubt:
     return np.zeros(count, np.bool_)
 
 
-def _valid(array: pa.Array) -> Doubt:
+def _valid(array: Array) -> Doubt:
     return as_numpy(array.is_valid())
 
 
-def as_numpy(booleans: pa.Array) -> Doubt:
+def as_numpy(booleans: Array) -> Doubt:
     """Return booleans; NULL is false."""
     found: Doubt = booleans.fill_null(False).to_numpy(zero_copy_only=False)
     return found.astype(np.bool_, copy=False)
 
 
-def _approved(texts: pa.Array, approved: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, Doubt]:
+def _approved(texts: Array, approved: Array, cast: Callable[[Array], Array]) -> tuple[Array, Doubt]:
     """Cast what is approved; `approved` is NULL where the text is."""
     doubt = as_numpy(pc.invert(approved))
     if doubt.any():
@@ -90,7 +89,7 @@ def _approved(texts: pa.Array, approved: pa.Array, cast: Callable[[pa.Array], pa
     return cast(texts), doubt
 
 
-def _matched(texts: pa.Array, type_: pa.DataType, pattern: str, narrower: str = "") -> tuple[pa.Array, Doubt]:
+def _matched(texts: Array, type_: DataType, pattern: str, narrower: str = "") -> tuple[Array, Doubt]:
     """Cast the texts that match. Where Arrow refuses one whose form allowed it, as on 30 February, the narrower form counts."""
     for form in filter(None, (pattern, narrower)):
         try:
@@ -100,18 +99,18 @@ def _matched(texts: pa.Array, type_: pa.DataType, pattern: str, narrower: str = 
     return pa.nulls(len(texts), type_), _valid(texts)
 
 
-def without(array: pa.Array, doubt: Doubt, more: Doubt) -> tuple[pa.Array, Doubt]:
+def without(array: Array, doubt: Doubt, more: Doubt) -> tuple[Array, Doubt]:
     """Make more values doubtful."""
     if not more.any():
         return array, doubt
     return pc.if_else(pa.array(~more), array, None), doubt | more
 
 
-def _integers(texts: pa.Array, type_: IntegerType) -> tuple[pa.Array, Doubt]:
+def _integers(texts: Array, type_: IntegerType) -> tuple[Array, Doubt]:
     return narrowed(*_matched(texts, pa.int64(), *_WHOLE), type_)
 
 
-def narrowed(array: pa.Array, doubt: Doubt, type_: IntegerType) -> tuple[pa.Array, Doubt]:
+def narrowed(array: Array, doubt: Doubt, type_: IntegerType) -> tuple[Array, Doubt]:
     """Return 64-bit numbers as those of the column; what is out of its range is doubtful."""
     if type_ is IntegerType.BIGINT:
         return array, doubt
@@ -120,20 +119,20 @@ def narrowed(array: pa.Array, doubt: Doubt, type_: IntegerType) -> tuple[pa.Arra
     return array.cast(arrow_type(type_)), doubt
 
 
-def _decimals(texts: pa.Array, type_: DecimalType) -> tuple[pa.Array, Doubt]:
+def _decimals(texts: Array, type_: DecimalType) -> tuple[Array, Doubt]:
     whole = type_.precision - type_.scale
     before = f"(?:0|[1-9][0-9]{{0,{whole - 1}}})" if whole else "0"
     after = rf"(?:\.[0-9]{{1,{type_.scale}}}0*)?" if type_.scale else r"(?:\.0+)?"
     return _matched(texts, arrow_type(type_), rf"\A-?{before}{after}\z")
 
 
-def _floats(texts: pa.Array, type_: FloatingType) -> tuple[pa.Array, Doubt]:
+def _floats(texts: Array, type_: FloatingType) -> tuple[Array, Doubt]:
     array, doubt = _matched(texts, arrow_type(type_), _NUMBER)
     # The whole number -0 has no sign; what overflows is malformed.
     return without(array, doubt, as_numpy(pc.or_(pc.equal(texts, "-0"), pc.is_inf(array))))
 
 
-def rounded(numbers: pa.Array, type_: FloatingType) -> tuple[pa.Array, Doubt]:
+def rounded(numbers: Array, type_: FloatingType) -> tuple[Array, Doubt]:
     """Return DOUBLEs as the column has them; doubtful is what may have been rounded twice, or overflows."""
     if type_ is FloatingType.DOUBLE:
         return numbers, nothing(len(numbers))
@@ -145,7 +144,7 @@ def rounded(numbers: pa.Array, type_: FloatingType) -> tuple[pa.Array, Doubt]:
     return without(pa.array(floats, mask=~_valid(numbers)), nothing(len(numbers)), middle | small | np.isinf(floats))
 
 
-def _plain(texts: pa.Array, type_: PlainType, rules: Rules) -> tuple[pa.Array, Doubt]:
+def _plain(texts: Array, type_: PlainType, rules: Rules) -> tuple[Array, Doubt]:
     match type_:
         case PlainType.BOOLEAN:
             is_true = pc.equal(texts, "true")
@@ -166,7 +165,7 @@ def _plain(texts: pa.Array, type_: PlainType, rules: Rules) -> tuple[pa.Array, D
             assert_never(type_)
 
 
-def _moments(texts: pa.Array) -> tuple[pa.Array, Doubt]:
+def _moments(texts: Array) -> tuple[Array, Doubt]:
     """Take times with an offset; where all are written alike, as one program writes them, one comparison approves them all."""
     type_ = arrow_type(PlainType.TIMESTAMP)
     if _have_one_form(texts):
@@ -175,7 +174,7 @@ def _moments(texts: pa.Array) -> tuple[pa.Array, Doubt]:
     return _matched(texts, type_, *_MOMENT_WITH_OFFSET)
 
 
-def _have_one_form(texts: pa.Array) -> bool:
+def _have_one_form(texts: Array) -> bool:
     """Whether all texts are like 2026-01-02T03:04:05Z, with the same number of digits for fractions of a second."""
     if texts.null_count or not len(texts):
         return False
@@ -202,13 +201,13 @@ def _forms() -> Mapping[int, tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]]
 _FORMS = _forms()
 
 
-def _within_years(array: pa.Array, doubt: Doubt) -> tuple[pa.Array, Doubt]:
+def _within_years(array: Array, doubt: Doubt) -> tuple[Array, Doubt]:
     numbers = array.cast(pa.int64())
     outside = pc.or_(pc.less(numbers, moments.LEAST_MOMENT), pc.greater(numbers, moments.MOST_MOMENT))
     return without(array, doubt, as_numpy(outside))
 
 
-def _with_local_times(texts: pa.Array, found: pa.Array, doubt: Doubt, rules: Rules) -> tuple[pa.Array, Doubt]:
+def _with_local_times(texts: Array, found: Array, doubt: Doubt, rules: Rules) -> tuple[Array, Doubt]:
     """Take the times that have no offset as the zone has them, and numbers as the unit says."""
     local, local_doubt = _matched(texts, pa.timestamp("us"), *_MOMENT_WITHOUT)
     if rules.time_zone is not UTC and local.null_count < len(local):
@@ -223,7 +222,7 @@ def _with_local_times(texts: pa.Array, found: pa.Array, doubt: Doubt, rules: Rul
     return found, doubt
 
 
-def of_unit(numbers: pa.Array, rules: Rules) -> tuple[pa.Array, Doubt]:
+def of_unit(numbers: Array, rules: Rules) -> tuple[Array, Doubt]:
     """Return moments that 64-bit numbers count; doubtful are those outside of the years, or not of whole microseconds."""
     assert rules.timestamp_unit is not None
     per_second, micros = rules.timestamp_unit.value, moments.MICROSECONDS
@@ -243,7 +242,7 @@ def of_unit(numbers: pa.Array, rules: Rules) -> tuple[pa.Array, Doubt]:
     return _within_years(whole.cast(pa.timestamp("us", "UTC")), doubt)
 
 
-def _in_zone(local: pa.Array, rules: Rules) -> tuple[pa.Array, Doubt]:
+def _in_zone(local: Array, rules: Rules) -> tuple[Array, Doubt]:
     """Shift local times by the zone's offset, which is asked once for each second that occurs."""
     micros = local.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     seconds, places = np.unique(np.floor_divide(micros, moments.MICROSECONDS), return_inverse=True)
@@ -253,7 +252,7 @@ def _in_zone(local: pa.Array, rules: Rules) -> tuple[pa.Array, Doubt]:
     return pa.array(micros - shifts, mask=~_valid(local)).cast(local.type), unclear
 
 
-def _binaries(texts: pa.Array) -> tuple[pa.Array, Doubt]:
+def _binaries(texts: Array) -> tuple[Array, Doubt]:
     """Base64 has no kernel of Arrow's; what does not come back as it was is doubtful."""
     found: list[bytes | None] = [None if text is None else _decoded(text) for text in texts.to_pylist()]
     doubt = np.fromiter((it is None for it in found), np.bool_, len(found)) & _valid(texts)

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from exactlyonce.api.columns import ArrayType, Column, MapType, StructType
 from exactlyonce.errors import Refused
 from exactlyonce_spark.decode import utf8
+from exactlyonce_spark.decode.arrow import Array, pa, pc
 from exactlyonce_spark.decode.columns import as_numpy, nothing, typed
 from exactlyonce_spark.decode.decoder import Chunk, Decoder, require_present, sure_rows
 from exactlyonce_spark.decode.json_text import text_of_record
@@ -90,7 +89,7 @@ class CsvDecoder(Decoder):
                 raise Malformed(_unseparated(line, place, quote))
             place += len(self._dialect.separator)
 
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Read many lines; those with a quote, or another number of fields, are doubtful."""
         texts = utf8.texts(values)
         texts = pc.replace_substring_regex(texts, r"(?:\r\n|\n|\r)\z", "") if _ends_with_line_end(texts) else texts
@@ -109,7 +108,7 @@ class CsvDecoder(Decoder):
         doubtful = np.concatenate([np.flatnonzero(~plain), sure[list(chunk.doubtful)]])
         return Chunk(chunk.rows, sure[chunk.places], np.sort(doubtful).tolist())
 
-    def _rows(self, fields: pa.Array, count: int) -> Chunk:
+    def _rows(self, fields: Array, count: int) -> Chunk:
         """Return the rows of lines that have a field for each column, one after the other."""
         width, doubt, arrays = len(self.columns), nothing(count), []
         for number, column in enumerate(self.columns):
@@ -123,7 +122,7 @@ class CsvDecoder(Decoder):
         return sure_rows(self.columns, arrays, self.schema, doubt)
 
 
-def _ends_with_line_end(texts: pa.Array) -> bool:
+def _ends_with_line_end(texts: Array) -> bool:
     return bool(pc.any(pc.match_substring_regex(texts, r"[\r\n]\z")).as_py())
 
 

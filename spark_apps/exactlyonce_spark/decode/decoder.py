@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from exactlyonce.api.columns import Column
+from exactlyonce_spark.decode.arrow import Array, RecordBatch, Schema, pa
 from exactlyonce_spark.decode.arrow_types import arrow_schema
 from exactlyonce_spark.decode.malformed import Malformed, in_column
 
@@ -45,7 +45,7 @@ class Decoded:
         tombstones: the places of the records without a value.
     """
 
-    rows: pa.RecordBatch
+    rows: RecordBatch
     places: Places
     malformed: tuple[MalformedRecord, ...]
     tombstones: Places
@@ -55,7 +55,7 @@ class Decoded:
 class Chunk:
     """What was read of some records at once: the rows of those that are sure, and the places of all others."""
 
-    rows: pa.RecordBatch
+    rows: RecordBatch
     places: Places
     doubtful: Sequence[int]
 
@@ -77,18 +77,18 @@ class Decoder(ABC):
         """
 
     @abstractmethod
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Read up to CHUNK values, none of which is NULL; what is doubtful is given to `record`."""
 
-    def decode(self, values: pa.Array) -> Decoded:
+    def decode(self, values: Array) -> Decoded:
         """Decode values of type binary."""
         return self._decoded(values, each=False)
 
-    def decode_each(self, values: pa.Array) -> Decoded:
+    def decode_each(self, values: Array) -> Decoded:
         """Decode values one by one."""
         return self._decoded(values, each=True)
 
-    def _decoded(self, values: pa.Array, *, each: bool) -> Decoded:
+    def _decoded(self, values: Array, *, each: bool) -> Decoded:
         present = np.arange(len(values), dtype=np.int64)
         if values.null_count:
             valid = values.is_valid().to_numpy(zero_copy_only=False)
@@ -96,7 +96,7 @@ class Decoder(ABC):
             values = values.drop_null()
         else:
             tombstones = present[:0]
-        batches: list[pa.RecordBatch] = []
+        batches: list[RecordBatch] = []
         places: list[Places] = []
         malformed: list[MalformedRecord] = []
         for start, part in _parts(values):
@@ -112,7 +112,7 @@ class Decoder(ABC):
             tombstones,
         )
 
-    def _settled(self, chunk: Chunk, values: pa.Array) -> tuple[pa.RecordBatch, Places, list[MalformedRecord]]:
+    def _settled(self, chunk: Chunk, values: Array) -> tuple[RecordBatch, Places, list[MalformedRecord]]:
         """Take the doubtful records one by one, and put the rows in the order of their records."""
         if not len(chunk.doubtful):
             return chunk.rows, chunk.places, []
@@ -133,7 +133,7 @@ class Decoder(ABC):
         return pa.concat_batches([chunk.rows, more.cast(self.schema)]).take(pa.array(order)), places[order], malformed
 
 
-def _parts(values: pa.Array) -> Iterator[tuple[int, pa.Array]]:
+def _parts(values: Array) -> Iterator[tuple[int, Array]]:
     """Yield chunks, and where each begins."""
     start = 0
     while start < len(values):
@@ -153,7 +153,7 @@ def require_present(column: Column, value: object, where: str) -> None:
 
 
 def sure_rows(
-    columns: Sequence[Column], arrays: Sequence[pa.Array], schema: pa.Schema, doubt: npt.NDArray[np.bool_]
+    columns: Sequence[Column], arrays: Sequence[Array], schema: Schema, doubt: npt.NDArray[np.bool_]
 ) -> Chunk:
     """Return the rows of which no column is in doubt; NULL in a column that is NOT NULL is."""
     for column, array in zip(columns, arrays, strict=True):

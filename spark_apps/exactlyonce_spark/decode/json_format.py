@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from exactlyonce.api.columns import Column
 from exactlyonce_spark.decode import utf8
+from exactlyonce_spark.decode.arrow import Array
 from exactlyonce_spark.decode.columns import Doubt
 from exactlyonce_spark.decode.decoder import Chunk, Decoder, Places, sure_rows
 from exactlyonce_spark.decode.json_keys import Bytes, is_ascii, key_count, key_places, object_count
@@ -42,7 +42,7 @@ class JsonDecoder(Decoder):
             self._forms.unread |= forms.unread
         return found
 
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Read many records; where one is not as the others, it alone is doubtful."""
         self._learn()
         empty = Chunk(self.no_rows, np.zeros(0, np.int64), range(len(values)))
@@ -62,7 +62,7 @@ class JsonDecoder(Decoder):
             return chunk
         return Chunk(chunk.rows, places[chunk.places], sorted({*others, *places[list(chunk.doubtful)].tolist()}))
 
-    def _read(self, values: pa.Array, others: list[int]) -> tuple[list[Any], Places, list[int]]:
+    def _read(self, values: Array, others: list[int]) -> tuple[list[Any], Places, list[int]]:
         """Return the records that msgspec takes, their places, and the places of the others; some are known."""
         assert self._decoder is not None
         given = values.to_pylist()
@@ -83,7 +83,7 @@ class JsonDecoder(Decoder):
         others = sorted(refused)
         return records, np.delete(every, others), others
 
-    def _with_equal_keys(self, values: pa.Array, places: Places) -> Doubt:
+    def _with_equal_keys(self, values: Array, places: Places) -> Doubt:
         """Return which records have an object in which a key occurs twice, whoever reads it; learn the keys of the others."""
         found = np.zeros(len(places), np.bool_)
         has_equal = _EqualKeys()
@@ -108,7 +108,7 @@ class JsonDecoder(Decoder):
             return None
 
 
-def _bytes(values: pa.Array) -> tuple[Bytes, np.ndarray[Any, np.dtype[np.int32]]]:
+def _bytes(values: Array) -> tuple[Bytes, np.ndarray[Any, np.dtype[np.int32]]]:
     """Return the bytes of the values, one after the other, and where each begins and ends."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)

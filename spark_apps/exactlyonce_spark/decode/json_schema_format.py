@@ -8,10 +8,10 @@ from collections.abc import Mapping
 import jsonschema_rs
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from exactlyonce.api.columns import Column
 from exactlyonce.errors import Refused
+from exactlyonce_spark.decode.arrow import Array, pa
 from exactlyonce_spark.decode.decoder import Chunk, Decoder
 from exactlyonce_spark.decode.json_format import JsonDecoder
 from exactlyonce_spark.decode.json_text import BYTE_ORDER_MARK
@@ -40,7 +40,7 @@ class JsonSchemaDecoder(Decoder):
         self._require_valid(value)
         return found
 
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Read many records; those that are not valid are doubtful."""
         chunk = self._json.chunk(values)
         given = values.take(pa.array(chunk.places)).to_pylist()

@@ -14,8 +14,6 @@ from typing import Annotated, Any, cast
 
 import msgspec
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from exactlyonce.api.columns import (
@@ -30,6 +28,7 @@ from exactlyonce.api.columns import (
     StructType,
     TextType,
 )
+from exactlyonce_spark.decode.arrow import Array, DataType, pa, pc
 from exactlyonce_spark.decode.arrow_types import arrow_type
 from exactlyonce_spark.decode.columns import Doubt, nothing, rounded, rows_of, typed
 from exactlyonce_spark.decode.json_keys import bytes_of, key_count
@@ -49,7 +48,7 @@ class Read:
     `keys` is how many keys of objects were read in them, less the values that their object does not have.
     """
 
-    array: pa.Array
+    array: Array
     doubt: Doubt
     keys: int
 
@@ -147,9 +146,7 @@ class Reader:
     shape: Shape
     rules: Rules
 
-    def fields(
-        self, columns: Sequence[Column], objects: Sequence[Any], path: Path
-    ) -> tuple[list[pa.Array], Doubt, int]:
+    def fields(self, columns: Sequence[Column], objects: Sequence[Any], path: Path) -> tuple[list[Array], Doubt, int]:
         """Return the columns of objects, none of which is NULL; which objects are doubtful; and how many keys were read."""
         doubt, keys, arrays = nothing(len(objects)), 0, []
         for place, column in enumerate(columns):
@@ -219,15 +216,15 @@ class Reader:
                 return Read(array, _spread(doubtful, present), read.keys + len(names))
 
 
-def _no_fields(absent: pa.Array) -> pa.Array:
+def _no_fields(absent: Array) -> Array:
     return pa.array([None if it else {} for it in absent.to_pylist()], pa.struct([]))
 
 
-def _map(offsets: pa.Array, keys: pa.Array, values: pa.Array, type_: pa.DataType, absent: pa.Array) -> pa.Array:
+def _map(offsets: Array, keys: Array, values: Array, type_: DataType, absent: Array) -> Array:
     """Keys that are in doubt are NULL, which a map cannot hold; their rows are doubtful and read again."""
     if keys.null_count:
-        filler = pa.array([0], pa.int8()).cast(keys.type) if not pa.types.is_string(keys.type) else pa.scalar("")
-        keys = keys.fill_null(filler[0] if isinstance(filler, pa.Array) else filler)
+        filler = pa.scalar("") if pa.types.is_string(keys.type) else pa.array([0], pa.int8()).cast(keys.type)[0]
+        keys = keys.fill_null(filler)
     return pa.MapArray.from_arrays(offsets, keys, values, type=type_, mask=absent)
 
 
@@ -238,14 +235,14 @@ def _spread(doubt: Doubt, present: Doubt) -> Doubt:
     return found
 
 
-def _offsets(lengths: Sequence[int], present: Doubt) -> pa.Array:
+def _offsets(lengths: Sequence[int], present: Doubt) -> Array:
     """Return where each list begins; one that is NULL has nothing."""
     every = np.zeros(len(present) + 1, np.int32)
     every[1:][present] = lengths
     return pa.array(np.cumsum(every, dtype=np.int32))
 
 
-def _array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, int]:
+def _array(values: list[Any], type_: DataType) -> tuple[Array, int]:
     """Return values, and how many are absent. Arrow refuses UNSET at once, so a list without it is not gone through."""
     try:
         return pa.array(values, type_), 0
@@ -253,7 +250,7 @@ def _array(values: list[Any], type_: pa.DataType) -> tuple[pa.Array, int]:
         return pa.array([None if it is UNSET else it for it in values], type_), values.count(UNSET)
 
 
-def texts_of(raws: Sequence[Raw | None]) -> tuple[pa.Array, int]:
+def texts_of(raws: Sequence[Raw | None]) -> tuple[Array, int]:
     """Return values as texts: of a text what it says, of another one what stands in the record; and how many keys they have."""
     if None in raws:
         raws = [_ABSENT if it is None else it for it in raws]
@@ -266,7 +263,7 @@ def texts_of(raws: Sequence[Raw | None]) -> tuple[pa.Array, int]:
         return pa.array([_text(bytes(it)) for it in raws if it is not None], pa.string()), key_count(bytes_of(joined))
 
 
-def _unquoted(raws: Sequence[Raw | None]) -> pa.Array:
+def _unquoted(raws: Sequence[Raw | None]) -> Array:
     """Numbers, true, false and null, and lists of them, have no quotes: they become texts by getting some."""
     given = b'["' + b'","'.join(cast("Sequence[Raw]", raws)) + b'"]' if raws else b"[]"
     try:

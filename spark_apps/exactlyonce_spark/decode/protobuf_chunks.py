@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from exactlyonce.api.columns import (
@@ -22,6 +20,7 @@ from exactlyonce.api.columns import (
     StructType,
     TextType,
 )
+from exactlyonce_spark.decode.arrow import Array, pa, pc
 from exactlyonce_spark.decode.arrow_types import arrow_type
 from exactlyonce_spark.decode.byte_grid import Longs
 from exactlyonce_spark.decode.columns import Doubt, as_numpy, narrowed, nothing, of_unit, rounded, rows_of, typed
@@ -29,7 +28,7 @@ from exactlyonce_spark.decode.moments import LEAST_MOMENT, MOST_MOMENT
 from exactlyonce_spark.decode.protobuf_schema import TIMESTAMP, is_map, is_wrapper
 from exactlyonce_spark.decode.rules import Rules
 
-Found = tuple[pa.Array, Doubt]
+Found = tuple[Array, Doubt]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +38,8 @@ class ChunkReader:
     rules: Rules
 
     def struct(
-        self, arrays: Sequence[pa.Array], message: Descriptor, columns: Sequence[Column], count: int, *, nested: bool
-    ) -> tuple[list[pa.Array], Doubt]:
+        self, arrays: Sequence[Array], message: Descriptor, columns: Sequence[Column], count: int, *, nested: bool
+    ) -> tuple[list[Array], Doubt]:
         """Return the columns of messages, whose fields are in the order of their descriptor."""
         by_name = dict(zip((field.name for field in message.fields), arrays, strict=True))
         found, doubt = [], _several_of_one(by_name, message, count)
@@ -56,7 +55,7 @@ class ChunkReader:
                 doubt = doubt | as_numpy(array.is_null())
         return found, doubt
 
-    def field(self, array: pa.Array, field: FieldDescriptor, type_: ColumnType) -> Found:
+    def field(self, array: Array, field: FieldDescriptor, type_: ColumnType) -> Found:
         """Return the column of a field."""
         if is_map(field):
             assert isinstance(type_, MapType)
@@ -76,7 +75,7 @@ class ChunkReader:
             return pa.ListArray.from_arrays(_offsets(lengths), values, type=arrow_type(type_)), rows_of(lengths, doubt)
         return self.one(array, field, type_)
 
-    def one(self, array: pa.Array, field: FieldDescriptor, type_: ColumnType) -> Found:
+    def one(self, array: Array, field: FieldDescriptor, type_: ColumnType) -> Found:
         """Return the column of single values."""
         if field.message_type is not None and not pa.types.is_struct(array.type):  # a message within itself stays bytes
             return pa.nulls(len(array), arrow_type(type_)), np.ones(len(array), np.bool_)
@@ -95,10 +94,10 @@ class ChunkReader:
             return pa.StructArray.from_arrays(arrays, fields=[*arrow_type(type_)], mask=absent), doubt
         return self._scalar(array, field, type_)
 
-    def _within(self, array: pa.Array, field: FieldDescriptor, type_: ColumnType) -> Found:
+    def _within(self, array: Array, field: FieldDescriptor, type_: ColumnType) -> Found:
         return self._scalar(array.flatten()[0], field, type_)
 
-    def _scalar(self, array: pa.Array, field: FieldDescriptor, type_: ColumnType) -> Found:
+    def _scalar(self, array: Array, field: FieldDescriptor, type_: ColumnType) -> Found:
         match type_:
             case IntegerType():
                 if pa.types.is_uint64(array.type):
@@ -132,7 +131,7 @@ class ChunkReader:
             case _:
                 return array.cast(arrow_type(type_)), nothing(len(array))
 
-    def _text(self, array: pa.Array, field: FieldDescriptor, type_: TextType) -> Found:
+    def _text(self, array: Array, field: FieldDescriptor, type_: TextType) -> Found:
         if field.enum_type is None:
             return typed(array.cast(pa.string()), type_, self.rules)
         values = field.enum_type.values_by_number
@@ -142,7 +141,7 @@ class ChunkReader:
         return found, doubt | (as_numpy(names.is_null()) & as_numpy(array.is_valid()))
 
 
-def _timestamps(array: pa.Array, type_: ColumnType) -> Found:
+def _timestamps(array: Array, type_: ColumnType) -> Found:
     seconds, nanos = array.flatten()
     whole = pc.divide(nanos.cast(pa.int64()), 1000)
     doubt = pc.or_(pc.less(nanos, 0), pc.greater(nanos, 999_999_999))
@@ -154,7 +153,7 @@ def _timestamps(array: pa.Array, type_: ColumnType) -> Found:
     return pc.add(pc.multiply(kept, 1_000_000), whole).cast(arrow_type(type_)), as_numpy(doubt)
 
 
-def _several_of_one(arrays: dict[str, pa.Array], message: Descriptor, count: int) -> Doubt:
+def _several_of_one(arrays: dict[str, Array], message: Descriptor, count: int) -> Doubt:
     """Return which messages have several fields of a oneof: the last one counts, and ptars does not say which that is."""
     doubt = nothing(count)
     for choice in message.oneofs:
@@ -166,15 +165,15 @@ def _several_of_one(arrays: dict[str, pa.Array], message: Descriptor, count: int
     return doubt
 
 
-def _lengths(array: pa.Array) -> Longs:
+def _lengths(array: Array) -> Longs:
     return np.diff(array.offsets.to_numpy(zero_copy_only=False)).astype(np.int64)
 
 
-def _offsets(lengths: Longs) -> pa.Array:
+def _offsets(lengths: Longs) -> Array:
     return pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
 
 
-def _by_key(keys: pa.Array, lengths: Longs) -> pa.Array:
+def _by_key(keys: Array, lengths: Longs) -> Array:
     """Return the order in which the keys of each map ascend: by the format they have none, and libraries differ."""
     owners = pa.array(np.repeat(np.arange(len(lengths)), lengths))
     return pc.sort_indices(
@@ -182,7 +181,7 @@ def _by_key(keys: pa.Array, lengths: Longs) -> pa.Array:
     )
 
 
-def _equal_keys(keys: pa.Array, lengths: Longs) -> Doubt:
+def _equal_keys(keys: Array, lengths: Longs) -> Doubt:
     """Return which maps have a key twice: the last one counts."""
     codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
     owners = np.repeat(np.arange(len(lengths)), lengths)

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import ptars
-import pyarrow as pa
 from google.protobuf.message_factory import GetMessageClass
 
 from exactlyonce.api.columns import Column
+from exactlyonce_spark.decode.arrow import Array, RecordBatch, pa
 from exactlyonce_spark.decode.decoder import Chunk, Decoder, Places, sure_rows
 from exactlyonce_spark.decode.protobuf_chunks import ChunkReader
 from exactlyonce_spark.decode.protobuf_record import record_of
@@ -34,7 +34,7 @@ class ProtobufDecoder(Decoder):
         """Return the columns of one message."""
         return record_of(value, self._class, self.columns, self._rules)
 
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Read many messages."""
         places, batches = self._read(values, 0)
         if not len(places):
@@ -49,7 +49,7 @@ class ProtobufDecoder(Decoder):
         sure = places[chunk.places]
         return Chunk(chunk.rows, sure, np.setdiff1d(np.arange(len(values)), sure).tolist())
 
-    def _read(self, values: pa.Array, start: int) -> tuple[Places, list[pa.RecordBatch]]:
+    def _read(self, values: Array, start: int) -> tuple[Places, list[RecordBatch]]:
         """Return what ptars reads, and of which messages; it refuses all of them for one."""
         batch = self._batch(values)
         if batch is not None:
@@ -60,7 +60,7 @@ class ProtobufDecoder(Decoder):
         parts = [self._read(values.slice(at, size), start + at) for at in range(0, len(values), size)]
         return np.concatenate([places for places, _ in parts]), [batch for _, batches in parts for batch in batches]
 
-    def _batch(self, values: pa.Array) -> pa.RecordBatch | None:
+    def _batch(self, values: Array) -> RecordBatch | None:
         """Return what ptars makes of messages; None if it refuses one."""
         try:
             return self._handler.array_to_record_batch(values)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import pyarrow as pa
-
 from exactlyonce.api.columns import Column, PlainType, TextType
 from exactlyonce.errors import Refused
 from exactlyonce_spark.decode import utf8
+from exactlyonce_spark.decode.arrow import Array
 from exactlyonce_spark.decode.columns import as_numpy, nothing, typed
 from exactlyonce_spark.decode.decoder import Chunk, Decoder, sure_rows
 from exactlyonce_spark.decode.malformed import Malformed, in_column
@@ -42,7 +41,7 @@ class RawDecoder(Decoder):
         except Malformed as problem:
             raise in_column(self._column.name, problem) from None
 
-    def chunk(self, values: pa.Array) -> Chunk:
+    def chunk(self, values: Array) -> Chunk:
         """Take many values; each of them by itself if one is not UTF-8."""
         if self._column.type is PlainType.BINARY:
             return sure_rows(self.columns, [values], self.schema, nothing(len(values)))

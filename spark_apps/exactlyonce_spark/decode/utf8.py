@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
+from exactlyonce_spark.decode.arrow import Array, pa
 
 
-def texts(values: pa.Array) -> pa.Array:
+def texts(values: Array) -> Array:
     """Return values as texts; NULL where one is not UTF-8."""
     try:
         return values.cast(pa.string())
@@ -15,7 +15,7 @@ def texts(values: pa.Array) -> pa.Array:
         )
 
 
-def others(values: pa.Array) -> list[int]:
+def others(values: Array) -> list[int]:
     """Return the places of the values that are not UTF-8."""
     try:
         values.cast(pa.string())

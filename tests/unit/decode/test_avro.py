@@ -78,7 +78,7 @@ COLUMNS = parse(
 )
 PARSED = fastavro.parse_schema(SCHEMA)
 SETTINGS = settings(
-    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    max_examples=int(os.environ.get("EXAMPLES", "15")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     database=None,

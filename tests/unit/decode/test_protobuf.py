@@ -20,7 +20,7 @@ from exactlyonce_spark.decode.rules import Rules, TimestampUnit
 from tests.unit.decode.answers import both_ways, shown
 
 SETTINGS = settings(
-    max_examples=int(os.environ.get("EXAMPLES", "40")),
+    max_examples=int(os.environ.get("EXAMPLES", "15")),
     deadline=None,
     suppress_health_check=list(HealthCheck),
     database=None,

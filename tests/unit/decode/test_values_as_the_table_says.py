@@ -18,11 +18,11 @@ from exactlyonce_spark.decode.decoder import Decoder
 from exactlyonce_spark.decode.json_format import JsonDecoder
 from exactlyonce_spark.decode.rules import Rules, TimestampUnit
 from tests.decode_oracle import MALFORMED, Choices, csv_record, json_record
-from tests.decode_values import csv_values, json_values
+from tests.decode_values import csv_values, json_batches
 from tests.unit.decode.answers import outcome, shown
 
-EXAMPLES = int(os.environ.get("EXAMPLES", "60"))
-"""Batches of up to 40 records for each schema."""
+EXAMPLES = int(os.environ.get("EXAMPLES", "12"))
+"""Batches for each schema: of up to 30 values in twelve forms each."""
 SETTINGS = settings(
     max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), database=None, print_blob=True
 )
@@ -75,7 +75,7 @@ def test_json_is_what_the_table_says(schema: str) -> None:
     columns = columns_of(schema)
 
     @SETTINGS
-    @given(st.lists(json_values(columns), max_size=40))
+    @given(json_batches(columns))
     def holds(values: list[bytes]) -> None:
         require_one_answer(JsonDecoder(columns, Rules()), values, lambda value: json_record(value, columns))
 
@@ -88,7 +88,7 @@ def test_csv_is_what_the_table_says(schema: str, null: str) -> None:
     columns = columns_of(f"a STRING, {schema}")
 
     @SETTINGS
-    @given(st.lists(csv_values(columns), max_size=40))
+    @given(st.lists(csv_values(columns), max_size=15))
     def holds(values: list[bytes]) -> None:
         decoder = CsvDecoder(columns, Rules(), Dialect(null=null))
         require_one_answer(decoder, values, lambda value: csv_record(value, columns, null=null))
@@ -103,7 +103,7 @@ def test_times_are_those_of_the_zone_and_the_unit_that_the_resource_names(unit: 
     rules, choices = Rules(zone, unit, not_a_number=True), Choices(zone, unit.value, not_a_number=True)
 
     @SETTINGS
-    @given(st.lists(json_values(columns), max_size=40), st.lists(csv_values(columns), max_size=40))
+    @given(json_batches(columns), st.lists(csv_values(columns), max_size=15))
     def holds(json_texts: list[bytes], lines: list[bytes]) -> None:
         require_one_answer(JsonDecoder(columns, rules), json_texts, lambda value: json_record(value, columns, choices))
         require_one_answer(
