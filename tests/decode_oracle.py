@@ -86,6 +86,10 @@ def require_whole_characters(value: Any) -> None:
             require_whole_characters(member)
 
 
+scanner_of: Any = scanner.make_scanner
+"""What reads one value from a place of a text on, and says where it ends."""
+
+
 @dataclass
 class Texts:
     """Finds how a value is written by reading the text once more, with the standard library's own scanner."""
@@ -94,7 +98,7 @@ class Texts:
 
     def members(self) -> dict[str, str]:
         """Return the text of each member of an object."""
-        scan = scanner.make_scanner(json.JSONDecoder())
+        scan = scanner_of(json.JSONDecoder())
         place = self._after_space(self._after_space(0) + 1)
         found = {}
         while self.text[place] != "}":
@@ -108,7 +112,7 @@ class Texts:
         return found
 
     def elements(self) -> list[str]:
-        scan = scanner.make_scanner(json.JSONDecoder())
+        scan = scanner_of(json.JSONDecoder())
         place = self._after_space(self._after_space(0) + 1)
         found = []
         while self.text[place] != "]":

@@ -12,7 +12,7 @@ pc: Any = pyarrow.compute
 
 Array: TypeAlias = Any
 """A pyarrow.Array, of whatever type its name or its function says."""
-DataType: TypeAlias = pyarrow.DataType
+DataType: TypeAlias = Any
 Field: TypeAlias = Any
-RecordBatch: TypeAlias = pyarrow.RecordBatch
-Schema: TypeAlias = pyarrow.Schema
+RecordBatch: TypeAlias = Any
+Schema: TypeAlias = Any

@@ -78,7 +78,7 @@ class ChunkReader:
                 arrays = self.struct(node, type_.fields, records, nested=True)
                 if not arrays:
                     return pa.array([{}] * len(records), arrow_type(type_))
-                return pa.StructArray.from_arrays(arrays, fields=[*arrow_type(type_)])
+                return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(type_)))
             case Branches(branches):
                 return self._branches(branches, type_, records)
             case Many():

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -33,7 +34,7 @@ from exactlyonce_spark.decode.avro_types import (
     Symbols,
 )
 from exactlyonce_spark.decode.decoder import require_present
-from exactlyonce_spark.decode.malformed import Malformed, in_column
+from exactlyonce_spark.decode.malformed import Malformed, in_column, shown
 from exactlyonce_spark.decode.rules import Rules
 
 DEEPEST = 100
@@ -161,6 +162,7 @@ class _Reader:
     def _many(self, node: Many, type_: ColumnType | None, where: str, depth: int) -> object:
         inner = type_.element if isinstance(type_, ArrayType) else type_.value if isinstance(type_, MapType) else None
         found: list[object] = []
+        keys: list[str] = []
         while count := self._long():
             if count < 0:
                 count = -count
@@ -168,15 +170,13 @@ class _Reader:
             if count > len(self.value) - self.place + _WITHOUT_BYTES:
                 raise Malformed(f"the record says {count} items where {len(self.value) - self.place} bytes are left")
             for _ in range(count):
-                key = self._key() if node.has_keys else None
+                if node.has_keys:
+                    keys.append(self._key())
                 item = self.read(node.item, inner, f"{where}[]", depth + 1)
                 if inner is not None:
-                    found.append((key, item) if node.has_keys else item)
+                    found.append((keys[-1], item) if node.has_keys else item)
         if isinstance(type_, MapType):
-            keys = [key for key, _ in found]  # type: ignore[misc]
-            twice = next((key for key in keys if keys.count(key) > 1), None) if len({*keys}) < len(keys) else None
-            if twice is not None:
-                raise _OfValue(f"the key {twice} occurs twice")
+            _require_distinct(keys)
         return found if type_ is not None else None
 
     def _key(self) -> str:
@@ -201,6 +201,12 @@ class _Reader:
                     break
                 return (found >> 1) ^ -(found & 1)
         raise Malformed("the record has a number of more than 64 bits")
+
+
+def _require_distinct(keys: Sequence[str]) -> None:
+    if len({*keys}) < len(keys):
+        twice = next(key for key, count in Counter(keys).items() if count > 1)
+        raise _OfValue(f"the key {shown(twice)} occurs twice")
 
 
 class _OfValue(Malformed):

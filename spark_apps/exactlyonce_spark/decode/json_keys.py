@@ -44,7 +44,8 @@ def key_places(data: Bytes) -> npt.NDArray[np.int64]:
     escaped = data[before - 1] == _BACKSLASH
     for place in np.flatnonzero(escaped):
         escaped[place] = _backslashes(data, int(before[place])) % 2
-    return colons[~escaped]
+    found: npt.NDArray[np.int64] = colons[~escaped]
+    return found
 
 
 def _backslashes(data: Bytes, end: int) -> int:

@@ -191,7 +191,7 @@ class Reader:
                 positions = pa.array(np.cumsum(present) - 1, mask=~present)
                 spread = [array.take(positions) for array in arrays]
                 found = (
-                    pa.StructArray.from_arrays(spread, fields=[*arrow_type(type_)], mask=absent)
+                    pa.StructArray.from_arrays(spread, fields=list(arrow_type(type_)), mask=absent)
                     if spread
                     else _no_fields(absent)
                 )

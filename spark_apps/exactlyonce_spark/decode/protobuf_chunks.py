@@ -25,7 +25,7 @@ from exactlyonce_spark.decode.arrow_types import arrow_type
 from exactlyonce_spark.decode.byte_grid import Longs
 from exactlyonce_spark.decode.columns import Doubt, as_numpy, narrowed, nothing, of_unit, rounded, rows_of, typed
 from exactlyonce_spark.decode.moments import LEAST_MOMENT, MOST_MOMENT
-from exactlyonce_spark.decode.protobuf_schema import TIMESTAMP, is_map, is_wrapper
+from exactlyonce_spark.decode.protobuf_schema import TIMESTAMP, is_map, is_wrapper, within
 from exactlyonce_spark.decode.rules import Rules
 
 Found = tuple[Array, Doubt]
@@ -59,7 +59,7 @@ class ChunkReader:
         """Return the column of a field."""
         if is_map(field):
             assert isinstance(type_, MapType)
-            key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+            key, value = (within(field, name) for name in ("key", "value"))
             lengths = _lengths(array)
             order = _by_key(array.keys, lengths)
             keys, key_doubt = self.one(array.keys.take(order), key, type_.key)
@@ -80,10 +80,11 @@ class ChunkReader:
         if field.message_type is not None and not pa.types.is_struct(array.type):  # a message within itself stays bytes
             return pa.nulls(len(array), arrow_type(type_)), np.ones(len(array), np.bool_)
         if is_wrapper(field):
-            return self._within(array, field.message_type.fields_by_name["value"], type_)
+            return self._within(array, within(field, "value"), type_)
         if field.message_type is not None and field.message_type.full_name == TIMESTAMP:
             return _timestamps(array, type_)
         if isinstance(type_, StructType):
+            assert field.message_type is not None, "only messages become structs"
             arrays, doubt = self.struct(array.flatten(), field.message_type, type_.fields, len(array), nested=False)
             absent = array.is_null()
             for column, inner in zip(type_.fields, arrays, strict=True):
@@ -91,7 +92,7 @@ class ChunkReader:
                     doubt = doubt | (as_numpy(inner.is_null()) & ~as_numpy(absent))
             if not arrays:
                 return pa.array([None if it else {} for it in absent.to_pylist()], pa.struct([])), doubt
-            return pa.StructArray.from_arrays(arrays, fields=[*arrow_type(type_)], mask=absent), doubt
+            return pa.StructArray.from_arrays(arrays, fields=list(arrow_type(type_)), mask=absent), doubt
         return self._scalar(array, field, type_)
 
     def _within(self, array: Array, field: FieldDescriptor, type_: ColumnType) -> Found:
@@ -166,7 +167,8 @@ def _several_of_one(arrays: dict[str, Array], message: Descriptor, count: int) -
 
 
 def _lengths(array: Array) -> Longs:
-    return np.diff(array.offsets.to_numpy(zero_copy_only=False)).astype(np.int64)
+    found: Longs = np.diff(array.offsets.to_numpy(zero_copy_only=False)).astype(np.int64)
+    return found
 
 
 def _offsets(lengths: Longs) -> Array:

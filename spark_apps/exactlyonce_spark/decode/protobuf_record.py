@@ -21,7 +21,7 @@ from exactlyonce.api.columns import (
 from exactlyonce_spark.decode import binary_values
 from exactlyonce_spark.decode.decoder import require_present
 from exactlyonce_spark.decode.malformed import Malformed, in_column
-from exactlyonce_spark.decode.protobuf_schema import TIMESTAMP, is_map, is_wrapper
+from exactlyonce_spark.decode.protobuf_schema import TIMESTAMP, is_map, is_wrapper, within
 from exactlyonce_spark.decode.rules import Rules, TimestampUnit
 
 
@@ -41,7 +41,7 @@ def record_of(value: bytes, kind: type[Message], columns: tuple[Column, ...], ru
 def _struct(message: Message, columns: tuple[Column, ...], rules: Rules, where: str) -> Mapping[str, object]:
     found: dict[str, object] = {}
     for column in columns:
-        field = message.DESCRIPTOR.fields_by_name.get(column.name)
+        field: Any = message.DESCRIPTOR.fields_by_name.get(column.name)
         at = f"{where}{column.name}"
         found[column.name] = None if field is None else _field(message, field, column.type, rules, at)
         require_present(column, found[column.name], at)
@@ -52,7 +52,7 @@ def _field(message: Message, field: FieldDescriptor, type_: ColumnType, rules: R
     value = getattr(message, field.name)
     if is_map(field):
         assert isinstance(type_, MapType)
-        key, item = (field.message_type.fields_by_name[name] for name in ("key", "value"))
+        key, item = (within(field, name) for name in ("key", "value"))
         return [  # in ascending order: by the format they have none
             (_one(it, key, type_.key, rules, f"{where}, key"), _one(value[it], item, type_.value, rules, f"{where}[]"))
             for it in sorted(value)
@@ -67,7 +67,7 @@ def _field(message: Message, field: FieldDescriptor, type_: ColumnType, rules: R
 
 def _one(value: Any, field: FieldDescriptor, type_: ColumnType, rules: Rules, where: str) -> object:
     if is_wrapper(field):
-        return _one(value.value, field.message_type.fields_by_name["value"], type_, rules, where)
+        return _one(value.value, within(field, "value"), type_, rules, where)
     if isinstance(type_, StructType):
         return _struct(value, type_.fields, rules, f"{where}.")
     try:

@@ -94,6 +94,12 @@ def is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
+def within(field: FieldDescriptor, name: str) -> FieldDescriptor:
+    """Return a field of the message that a field holds."""
+    assert field.message_type is not None, "who asks knows that it is a message"
+    return field.message_type.fields_by_name[name]
+
+
 def is_wrapper(field: FieldDescriptor) -> bool:
     """Whether a field is one of Google's messages around one value, which may be absent."""
     return field.message_type is not None and field.message_type.full_name in _WRAPPERS
@@ -114,8 +120,8 @@ def _require_fitting(field: FieldDescriptor, type_: ColumnType, where: str) -> N
     if is_map(field):
         if not isinstance(type_, MapType):
             raise _unfit(field, type_, where, "a map")
-        _require_one(field.message_type.fields_by_name["key"], type_.key, f"{where}, key")
-        _require_one(field.message_type.fields_by_name["value"], type_.value, f"{where}[]")
+        _require_one(within(field, "key"), type_.key, f"{where}, key")
+        _require_one(within(field, "value"), type_.value, f"{where}[]")
     elif field.is_repeated:
         if not isinstance(type_, ArrayType):
             raise _unfit(field, type_, where, "a repeated field")
@@ -127,7 +133,7 @@ def _require_fitting(field: FieldDescriptor, type_: ColumnType, where: str) -> N
 def _require_one(field: FieldDescriptor, type_: ColumnType, where: str) -> None:
     """Require that one value of a field fits."""
     if is_wrapper(field):
-        _require_one(field.message_type.fields_by_name["value"], type_, where)
+        _require_one(within(field, "value"), type_, where)
     elif field.message_type is not None and field.message_type.full_name != TIMESTAMP:
         if not isinstance(type_, StructType):
             raise _unfit(field, type_, where, f"the message {field.message_type.full_name}")

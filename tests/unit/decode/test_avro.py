@@ -84,7 +84,11 @@ SETTINGS = settings(
     database=None,
 )
 
-optional = lambda it: st.one_of(st.none(), it)  # noqa: E731 - a strategy of a strategy
+
+def optional(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(st.none(), strategy)
+
+
 places = st.fixed_dictionaries({"x": st.integers(-(2**31), 2**31 - 1), "y": optional(st.text(max_size=14))})
 orders = st.fixed_dictionaries(
     {

@@ -223,7 +223,7 @@ def test_what_protobuf_says_of_odd_messages_is_what_lands() -> None:
         Rules(),
         SCHEMA,
     )
-    absent = {"id": 0, "cash": None, "card": None, "counts": [], "place": None}
+    absent: dict[str, Any] = {"id": 0, "cash": None, "card": None, "counts": [], "place": None}
     two = message({"pay": ("cash", 1)}).SerializeToString() + message({"pay": ("card", "x")}).SerializeToString()
     again = Order(counts={"k": 1}).SerializeToString() + Order(counts={"k": 2}).SerializeToString()
     merged = Order(place={"x": 5}).SerializeToString() + Order(place={"y": "q"}).SerializeToString()
