@@ -151,6 +151,9 @@ class ChunkReader:
     ) -> list[npt.NDArray[np.int64]]:
         """Act on the records of each branch; return their numbers within `records`, in the order of the acts."""
         chosen = self.grid.longs(records)
+        if len(chosen) and 0 <= (only := int(chosen[0])) < len(branches) and (chosen == only).all():
+            act(branches[only], records)
+            return [np.arange(len(records))]
         self._doubt(records, (chosen < 0) | (chosen >= len(branches)))
         taken = []
         for number, branch in enumerate(branches):
@@ -212,10 +215,9 @@ class ChunkReader:
         numbers = self.grid.longs(records)
         if node.bits == 32:
             self._doubt(records, (numbers < -(1 << 31)) | (numbers >= 1 << 31))
-        array = pa.array(numbers)
         match type_:
             case IntegerType():
-                found, doubt = narrowed(array, np.zeros(len(records), np.bool_), type_)
+                found, doubt = narrowed(pa.array(numbers), np.zeros(len(records), np.bool_), type_)
             case DecimalType():
                 return self._decimal(numbers, 0, type_, records)
             case PlainType.DATE:
@@ -227,8 +229,8 @@ class ChunkReader:
                     doubt = np.ones(len(records), np.bool_)
                     found = pa.nulls(len(records), arrow_type(type_))
                 else:
-                    moments, doubt = of_unit(array, rules)
-                    found = moments.cast(pa.int64()).cast(arrow_type(type_))
+                    moments, doubt = of_unit(pa.array(numbers), rules)
+                    found = moments.view(arrow_type(type_))
         self._doubt(records, doubt)
         return found
 

@@ -47,7 +47,7 @@ class ByteGrid:
 
     def longs(self, records: Places) -> Longs:
         """Read a zigzag varint of each record."""
-        places = self.places[records]
+        places = self._places_of(records)
         first = self.data[places]
         if not (first & 0x80).any():
             self._advance(records, places + 1)
@@ -60,7 +60,7 @@ class ByteGrid:
         words &= ~_STOP
         for low, high, shift in _STEPS:
             words = (words & np.uint64(low)) | ((words & np.uint64(high)) >> np.uint64(shift))
-        sizes = (np.frexp((lowest >> np.uint64(7)).astype(np.float64))[1] + 7) // 8
+        sizes = (np.bitwise_count(lowest - _ONE) + np.uint8(1)) >> 3  # a stop bit is the highest of its byte
         too_long = lowest == 0  # more than 8 bytes, which the other path reads
         if too_long.any():
             self.doubt[records[too_long]] = True
@@ -70,7 +70,7 @@ class ByteGrid:
 
     def fixed(self, records: Places, dtype: str) -> npt.NDArray[Any]:
         """Read a little-endian number of each record."""
-        places = self.places[records]
+        places = self._places_of(records)
         found = self._gathered(places, dtype)
         self._advance(records, places + found.dtype.itemsize)
         return found
@@ -78,17 +78,31 @@ class ByteGrid:
     def spans(self, records: Places, size: int | None) -> tuple[Places, Longs]:
         """Pass over a length and as many bytes, or `size` bytes; return where they begin, and how many they are."""
         lengths = self.longs(records) if size is None else np.full(len(records), size, np.int64)
-        starts = self.places[records]
-        self._advance(records, starts + lengths)
-        ends = self.places[records]
-        return starts, ends - starts
+        starts = self._places_of(records)
+        bad = self._advance(records, starts + lengths)
+        return starts, lengths if bad is None else np.where(bad, 0, lengths)
 
-    def _advance(self, records: Places, places: Places) -> None:
-        bad = (places > self.ends[records]) | (places < self.places[records])
-        if bad.any():
+    def _places_of(self, records: Places) -> Places:
+        """Return where records are read next; that of all of them is no copy, and is replaced when they advance."""
+        return self.places if len(records) == len(self.places) else self.places[records]
+
+    def _advance(self, records: Places, places: Places) -> Doubt | None:
+        """Move on, within the records; return which of them would have left theirs, if any."""
+        if len(records) == len(self.places):
+            before, ends = self.places, self.ends
+        else:
+            before, ends = self.places[records], self.ends[records]
+        bad = places > ends
+        bad |= places < before
+        has_bad = bool(bad.any())
+        if has_bad:
             self.doubt[records[bad]] = True
-            places = np.where(bad, self.places[records], places)
-        self.places[records] = places
+            places = np.where(bad, before, places)
+        if len(records) == len(self.places):
+            self.places = places
+        else:
+            self.places[records] = places
+        return bad if has_bad else None
 
     def _gathered(self, places: Places, dtype: str) -> npt.NDArray[Any]:
         """Return the number that begins at each place, wherever that is."""
@@ -101,6 +115,10 @@ class ByteGrid:
         views = np.zeros((len(starts), 4), np.int32)
         views[:, 0] = lengths
         short = lengths <= 12
+        if not short.any():  # a view of a long value has its first bytes, and where it is
+            views[:, 1] = self._gathered(starts, "<i4")
+            views[:, 3] = starts
+            return self._copied(views)
         for place in range(3):
             rest = np.clip(lengths - 4 * place, 0, 4)
             words = self._gathered(np.where(rest > 0, starts + 4 * place, 0), "<u4")
@@ -109,8 +127,11 @@ class ByteGrid:
         if not short.all():
             views[:, 2][~short] = 0
             views[:, 3][~short] = starts[~short]
+        return self._copied(views)
+
+    def _copied(self, views: npt.NDArray[np.int32]) -> Array:
         buffers = [None, pa.py_buffer(views), pa.py_buffer(self.data)]
-        return pa.Array.from_buffers(pa.binary_view(), len(starts), buffers).cast(pa.binary())
+        return pa.Array.from_buffers(pa.binary_view(), len(views), buffers).cast(pa.binary())
 
     def big_endian(self, starts: Places, lengths: Longs) -> tuple[Longs, Doubt]:
         """Return signed numbers of 1 to 8 bytes; doubtful are those of more, or of none."""

@@ -83,10 +83,9 @@ def as_numpy(booleans: Array) -> Doubt:
 
 def _approved(texts: Array, approved: Array, cast: Callable[[Array], Array]) -> tuple[Array, Doubt]:
     """Cast what is approved; `approved` is NULL where the text is."""
-    doubt = as_numpy(pc.invert(approved))
-    if doubt.any():
-        texts = pc.if_else(approved, texts, None)
-    return cast(texts), doubt
+    if approved.true_count + approved.null_count == len(approved):
+        return cast(texts), nothing(len(texts))
+    return cast(pc.if_else(approved, texts, None)), as_numpy(pc.invert(approved))
 
 
 def _matched(texts: Array, type_: DataType, pattern: str, narrower: str = "") -> tuple[Array, Doubt]:
@@ -202,7 +201,10 @@ _FORMS = _forms()
 
 
 def _within_years(array: Array, doubt: Doubt) -> tuple[Array, Doubt]:
-    numbers = array.cast(pa.int64())
+    numbers = array.view(pa.int64())
+    bounds = pc.min_max(numbers).as_py()
+    if bounds["min"] is None or (bounds["min"] >= moments.LEAST_MOMENT and bounds["max"] <= moments.MOST_MOMENT):
+        return array, doubt
     outside = pc.or_(pc.less(numbers, moments.LEAST_MOMENT), pc.greater(numbers, moments.MOST_MOMENT))
     return without(array, doubt, as_numpy(outside))
 
@@ -226,6 +228,8 @@ def of_unit(numbers: Array, rules: Rules) -> tuple[Array, Doubt]:
     """Return moments that 64-bit numbers count; doubtful are those outside of the years, or not of whole microseconds."""
     assert rules.timestamp_unit is not None
     per_second, micros = rules.timestamp_unit.value, moments.MICROSECONDS
+    if per_second == micros:
+        return _within_years(numbers.view(pa.timestamp("us", "UTC")), nothing(len(numbers)))
     if per_second > micros:
         divisor = per_second // micros
         whole = pc.divide(numbers, divisor)

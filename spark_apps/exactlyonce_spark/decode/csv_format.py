@@ -16,7 +16,7 @@ from exactlyonce.errors import Refused
 from exactlyonce_spark.decode import utf8
 from exactlyonce_spark.decode.arrow import Array, pa, pc
 from exactlyonce_spark.decode.columns import as_numpy, nothing, typed
-from exactlyonce_spark.decode.decoder import Chunk, Decoder, require_present, sure_rows
+from exactlyonce_spark.decode.decoder import Chunk, Decoder, Places, require_present, sure_rows
 from exactlyonce_spark.decode.json_text import text_of_record
 from exactlyonce_spark.decode.malformed import Malformed, in_column
 from exactlyonce_spark.decode.rules import Rules
@@ -90,32 +90,56 @@ class CsvDecoder(Decoder):
             place += len(self._dialect.separator)
 
     def chunk(self, values: Array) -> Chunk:
-        """Read many lines; those with a quote, or another number of fields, are doubtful."""
+        """Read many lines. Those without a quote are split together, others one by one; all columns are taken together."""
         texts = utf8.texts(values)
-        texts = pc.replace_substring_regex(texts, r"(?:\r\n|\n|\r)\z", "") if _ends_with_line_end(texts) else texts
-        plain = as_numpy(
-            pc.invert(pc.match_substring_regex(texts, rf"\A\x{{FEFF}}|[{re.escape(self._dialect.quote)}\r\n]"))
-        )
-        fields = pc.split_pattern(texts, self._dialect.separator)
+        ended = pc.replace_substring_regex(texts, r"(?:\r\n|\n|\r)\z", "") if _ends_with_line_end(texts) else texts
+        odd = rf"\A\x{{FEFF}}|[{re.escape(self._dialect.quote)}\r\n]"
+        plain = as_numpy(pc.invert(pc.match_substring_regex(ended, odd)))
+        fields = pc.split_pattern(ended, self._dialect.separator)
         plain &= as_numpy(pc.equal(pc.list_value_length(fields), len(self.columns)))
-        sure = np.flatnonzero(plain)
-        if not len(sure):
-            return Chunk(self.no_rows, sure, range(len(values)))
-        fields = fields if len(sure) == len(values) else fields.take(pa.array(sure))
-        chunk = self._rows(fields.flatten(), len(sure))
-        if len(sure) == len(values):
-            return chunk
-        doubtful = np.concatenate([np.flatnonzero(~plain), sure[list(chunk.doubtful)]])
-        return Chunk(chunk.rows, sure[chunk.places], np.sort(doubtful).tolist())
+        split = np.flatnonzero(plain)
+        if len(split) == len(values):
+            return self._rows(self._columns_of(fields), len(values))
+        others, lines = self._each(texts, np.flatnonzero(~plain))
+        places = np.concatenate([split, others])
+        order = np.argsort(places, kind="stable")
+        columns = [
+            pa.concat_arrays([array, pa.array(more, pa.string())]).take(pa.array(order))
+            for array, more in zip(self._columns_of(fields.take(pa.array(split))), lines, strict=True)
+        ]
+        places = places[order]
+        chunk = self._rows(columns, len(places))
+        sure = places[chunk.places]
+        return Chunk(chunk.rows, sure, np.setdiff1d(np.arange(len(values)), sure).tolist())
 
-    def _rows(self, fields: Array, count: int) -> Chunk:
-        """Return the rows of lines that have a field for each column, one after the other."""
-        width, doubt, arrays = len(self.columns), nothing(count), []
-        for number, column in enumerate(self.columns):
-            texts = fields.take(pa.array(np.arange(number, count * width, width))) if width > 1 else fields
+    def _each(self, texts: Array, places: Places) -> tuple[Places, list[list[str | None]]]:
+        """Split some lines one by one; return those that have a field for each column, and the columns."""
+        kept: list[int] = []
+        columns: list[list[str | None]] = [[] for _ in self.columns]
+        for place, text in zip(places.tolist(), texts.take(pa.array(places)).to_pylist(), strict=True):
+            try:
+                fields = [] if text is None else self._fields(text.removeprefix("\ufeff"))
+            except Malformed:
+                continue
+            if len(fields) == len(columns):
+                kept.append(place)
+                for column, field in zip(columns, fields, strict=True):
+                    column.append(field)
+        return np.array(kept, np.int64), columns
+
+    def _columns_of(self, fields: Array) -> list[Array]:
+        """Return the columns of lines that have a field for each, as texts; NULL is what the dialect says."""
+        width, flat, columns = len(self.columns), fields.flatten(), []
+        for number in range(width):
+            texts = flat.take(pa.array(np.arange(number, len(fields) * width, width))) if width > 1 else flat
             is_null = pc.equal(texts, self._dialect.null)
-            if pc.any(is_null).as_py():
-                texts = pc.if_else(is_null, None, texts)
+            columns.append(pc.if_else(is_null, None, texts) if pc.any(is_null).as_py() else texts)
+        return columns
+
+    def _rows(self, columns: Sequence[Array], count: int) -> Chunk:
+        """Return the rows of columns of texts."""
+        doubt, arrays = nothing(count), []
+        for column, texts in zip(self.columns, columns, strict=True):
             array, more = typed(texts, column.type, self._rules)
             arrays.append(array)
             doubt = doubt | more
