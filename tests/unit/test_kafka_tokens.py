@@ -6,14 +6,15 @@ from datetime import datetime
 
 import botocore.auth
 import pytest
-from botocore.credentials import Credentials
 
+from exactlyonce.aws.signed_addresses import Signer
 from exactlyonce.connectors.kafka.connector import KafkaAddress
 from exactlyonce.connectors.kafka.properties import MSK_REGION, librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.kafka.tokens import token, with_tokens
 from exactlyonce.control.operator_sources import parse_sources
 from exactlyonce.errors import SecretMissing
+from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce.schema.places import NamedPlace
 
 OF_AMAZONS_SIGNER = (
@@ -44,7 +45,8 @@ def noon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("noon")
 def test_a_token_is_what_amazons_own_signer_makes_and_says_when_it_ends() -> None:
-    assert token("eu-central-1", Credentials("AKIDEXAMPLE", "secret", "session")) == (OF_AMAZONS_SIGNER, 1795781700.0)
+    signer = Signer(AwsLogin("AKIDEXAMPLE", "secret", "session"))
+    assert token("eu-central-1", signer) == (OF_AMAZONS_SIGNER, 1795781700.0)
 
 
 @pytest.mark.usefixtures("noon")

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
+from exactlyonce.aws.signed_addresses import Signer
 from exactlyonce.connectors.kafka.client_properties import AWS_MSK_IAM, MECHANISM, OAUTHBEARER
 from exactlyonce.connectors.kafka.properties import MSK_REGION
 from exactlyonce.errors import SecretMissing
@@ -36,32 +35,23 @@ def with_tokens(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _maker(region: str, given: Mapping[str, str]) -> Callable[[str], Token]:
-    from botocore.credentials import Credentials
-    from botocore.session import Session
-
-    login = login_in(given, "secretRef")
-    own = None if login is not None else Session().get_credentials()  # which renews itself
+    signer = Signer(login_in(given, "secretRef"))
 
     def made(_config: str) -> Token:
-        if login is not None:
-            return token(region, Credentials(login.access_key, login.secret_key, login.session_token))
-        if own is None:
+        found = token(region, signer)
+        if found is None:
             raise SecretMissing(
                 "This process has no login to AWS of its own, such as a web identity; name a secret with one in secretRef."
             )
-        return token(region, own.get_frozen_credentials())
+        return found
 
     return made
 
 
-def token(region: str, credentials: Any) -> Token:
-    """Return a token for the clusters of a region, signed with these credentials."""
-    from botocore.auth import SigV4QueryAuth
-    from botocore.awsrequest import AWSRequest
-
-    asked = AWSRequest("GET", f"https://kafka.{region}.amazonaws.com/", params={"Action": "kafka-cluster:Connect"})
-    SigV4QueryAuth(credentials, "kafka-cluster", region, expires=_LIFE_SECONDS).add_auth(asked)
-    signed_at = datetime.strptime(parse_qs(urlsplit(asked.url).query)["X-Amz-Date"][0], "%Y%m%dT%H%M%S%z")
-    asked.params = {"User-Agent": "exactlyonce"}
-    text = base64.urlsafe_b64encode(asked.prepare().url.encode()).decode().rstrip("=")
-    return text, signed_at.timestamp() + _LIFE_SECONDS
+def token(region: str, signer: Signer) -> Token | None:
+    """Return a token for the clusters of a region; None if there is no login."""
+    url = f"https://kafka.{region}.amazonaws.com/"
+    signed = signer.signed(url, "kafka-cluster:Connect", "kafka-cluster", region, _LIFE_SECONDS)
+    if signed is None:
+        return None
+    return base64.urlsafe_b64encode(signed.url.encode()).decode().rstrip("="), signed.ends_at
