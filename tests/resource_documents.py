@@ -115,6 +115,7 @@ FULL = document(
             "onMalformed": "DeadLetter",
             "onTombstone": "Skip",
             "options": {"sep": ";"},
+            "timestampUnit": "Milliseconds",
         },
         "spec.transform": {"python": {"module": "shop.orders", "function": "clean"}},
         "spec.outputMode": "Append",

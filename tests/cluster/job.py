@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.api.format import Format
+
 
 def insert(rows: Iterator[Any]) -> None:
     """Write records into the table `landed`: with the pod that does it, and whether a JVM there maps the class archive."""
@@ -70,7 +72,8 @@ def main() -> None:
     source = KafkaSource.model_validate({"bootstrapServers": given["KAFKA"], "topics": [given["TOPIC"]]})
     bounds = KafkaBounds(source, {}).view().bounds
     ranges = Ranges({key: OffsetRange(held.earliest, held.latest) for key, held in bounds.items()})
-    records = KafkaReader(source).batch(session, ranges).selectExpr("cast(value as string) as value")
+    given_format = Format.model_validate({"type": "Raw", "schema": "value STRING"})
+    records = KafkaReader(source, given_format).batch(session, ranges).select("value.*")
     records.write.text("s3a://lake/records")
     records.foreachPartition(insert)
     print(f"the driver was {socket.gethostname()}")

@@ -17,6 +17,7 @@ from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark.connectors.kafka.rows import COLUMNS, arrow_batches
 from testbed.kafka import Kafka
+from tests.decoders import BYTES, NOTHING
 from tests.rig import eventually
 from tests.topics import bounds_of, made, open_transaction, produced
 
@@ -201,11 +202,15 @@ def test_every_part_of_a_record_is_a_column(kafka: Kafka, name: str, reader: Ran
         producer.produce(name, b"v", key=b"k", headers=[("h", b"1"), ("h", None)], partition=0, timestamp=moment)
     producer.produce(name, None, partition=0, timestamp=0)
     assert producer.flush(30) == 0
-    (batch,) = arrow_batches(reader.read(spans(name, (0, 6))), tuple(COLUMNS))
+    (batch,) = arrow_batches(reader.read(spans(name, (0, 6))), tuple(COLUMNS), BYTES, NOTHING)
     rows = batch.to_pylist()
-    assert batch.schema.names == list(COLUMNS)
+    assert batch.schema.names == [*COLUMNS, "value", "malformed"]
     assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [(name, 0, at) for at in range(6)]
-    assert [(row["key"], row["value"]) for row in rows] == [*[(b"k", b"v")] * 5, (None, None)]
+    assert [row["key"] for row in rows] == [*[b"k"] * 5, None]
+    assert [row["value"] for row in rows] == [
+        {"value": value} if row["malformed"] is None else None
+        for value, row in zip([*[b"v"] * 5, None], rows, strict=True)
+    ]
     assert rows[0]["headers"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
     assert rows[5]["headers"] is None
     assert str(rows[0]["timestamp"]) == "2025-11-27 13:07:32.123000+00:00"
@@ -215,4 +220,7 @@ def test_every_part_of_a_record_is_a_column(kafka: Kafka, name: str, reader: Ran
     assert readable == [row["malformed"] is None for row in rows], (
         "what no column can hold is malformed, never another time"
     )
-    assert rows[1]["malformed"] == "its timestamp, 1764248852123000 milliseconds, is outside of the years 1 to 9999"
+    assert rows[1]["malformed"] == {
+        "reason": "its timestamp, 1764248852123000 milliseconds, is outside of the years 1 to 9999",
+        **{"value": b"v", "key": b"k", "timestamp": None},
+    }

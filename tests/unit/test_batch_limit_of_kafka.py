@@ -10,13 +10,14 @@ import pytest
 
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce_spark.connectors.kafka.connector import KafkaReader
+from tests.decoders import AS_BYTES
 
 
 def asked(most: int | None = None, **limits: Any) -> str:
     """Return the limit that the reader is given for the first batch and each later one."""
     spec = KafkaSource.model_validate({"bootstrapServers": "a:9092", "topics": ["orders"], **limits})
     session = mock.MagicMock()
-    KafkaReader(spec, timedelta(seconds=10)).stream(session, 3, most)
+    KafkaReader(spec, AS_BYTES, timedelta(seconds=10)).stream(session, 3, most)
     options = session.readStream.format.return_value.options.call_args.kwargs
     return str(options["most"])
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from exactlyonce.api.columns import Column
+from exactlyonce.api.column_ddl import parse
+from exactlyonce.api.columns import Column, PlainType
+from exactlyonce.api.format import Format
+from exactlyonce.api.format_type import FormatType
 from exactlyonce_spark.decode.avro_format import AvroDecoder
 from exactlyonce_spark.decode.csv_format import CsvDecoder, Dialect
 from exactlyonce_spark.decode.decoder import Decoder
@@ -14,7 +18,7 @@ from exactlyonce_spark.decode.json_schema_format import JsonSchemaDecoder
 from exactlyonce_spark.decode.protobuf_format import ProtobufDecoder
 from exactlyonce_spark.decode.protobuf_schema import ProtobufSchema
 from exactlyonce_spark.decode.raw_format import RawDecoder
-from exactlyonce_spark.decode.rules import Rules
+from exactlyonce_spark.decode.rules import Rules, TimestampUnit
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,13 @@ class DecoderSpec:
     columns: tuple[Column, ...]
     rules: Rules = field(default_factory=Rules)
 
+    @property
+    def takes_bytes(self) -> bool:
+        """Whether a value is its column as it is, whatever it holds, and none is NULL."""
+        return isinstance(self.format, Raw) and [(it.type, it.nullable) for it in self.columns] == [
+            (PlainType.BINARY, True)
+        ]
+
     def decoder(self) -> Decoder:
         """Return a decoder; one serves a process for as long as it likes, and learns how the records are written.
 
@@ -86,3 +97,30 @@ class DecoderSpec:
                 return ProtobufDecoder(self.columns, self.rules, schema)
             case _:
                 assert_never(self.format)
+
+
+def spec_of(given: Format) -> DecoderSpec:
+    """Return what the decoder of a resource's format is made of.
+
+    Raises:
+        Refused: if the schema is none.
+    """
+    options = given.options
+    unit = None if given.timestamp_unit is None else TimestampUnit[given.timestamp_unit.name]
+    not_a_number = options.get("allowNonNumericNumbers") == "true"
+    rules = Rules(options.get("timeZone", "UTC"), unit, not_a_number)
+    return DecoderSpec(_format_of(given.type, options), parse(given.schema_), rules)
+
+
+def _format_of(kind: FormatType, options: Mapping[str, str]) -> DecodedFormat:
+    match kind:
+        case FormatType.JSON:
+            return Json()
+        case FormatType.CSV:
+            return Csv(Dialect(options.get("sep", ","), options.get("quote", '"'), options.get("nullValue", "")))
+        case FormatType.RAW:
+            return Raw()
+        case FormatType.PARQUET | FormatType.ORC:
+            raise AssertionError(f"the source itself reads rows of {kind}")
+        case _:
+            assert_never(kind)

@@ -6,15 +6,17 @@ import pickle
 
 import pyarrow as pa
 import pytest
+from pydantic import ValidationError
 
 from exactlyonce.api.column_ddl import parse
-from exactlyonce.api.format import _FORMAT_OPTIONS, FormatType
+from exactlyonce.api.format import Format
 from exactlyonce.api.format_options import DECODER_OPTIONS, INSTEAD, problems
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.errors import Refused
 from exactlyonce_spark.decode.csv_format import Dialect
 from exactlyonce_spark.decode.decoder import CHUNK, FIRST_CHUNK
-from exactlyonce_spark.decode.formats import Avro, Csv, DecodedFormat, DecoderSpec, Json, Raw
-from exactlyonce_spark.decode.rules import Rules
+from exactlyonce_spark.decode.formats import Avro, Csv, DecodedFormat, DecoderSpec, Json, Raw, spec_of
+from exactlyonce_spark.decode.rules import Rules, TimestampUnit
 from tests.unit.decode.answers import both_ways
 
 AVRO = '{"type": "record", "name": "R", "fields": [{"name": "v", "type": "string"}]}'
@@ -85,19 +87,22 @@ def test_what_a_format_cannot_give_is_refused(spec: DecoderSpec, message: str) -
         spec.decoder()
 
 
-def test_each_option_of_sparks_parsers_is_one_of_the_decoder_or_has_something_to_write_instead() -> None:
-    for kind in (FormatType.JSON, FormatType.CSV):
-        assert set(_FORMAT_OPTIONS[kind]) <= {*DECODER_OPTIONS[kind], *INSTEAD[kind]}
-        assert not {*DECODER_OPTIONS[kind]} & {*INSTEAD[kind]}
-
-
 def test_an_option_that_the_decoder_does_not_have_is_named_with_what_to_write() -> None:
+    for kind in (FormatType.JSON, FormatType.CSV):
+        assert not {*DECODER_OPTIONS[kind]} & {*INSTEAD[kind]}
+        for name, instead in INSTEAD[kind].items():
+            with pytest.raises(ValidationError) as refused:
+                Format.model_validate({"type": str(kind), "schema": "v INT", "options": {name: "x"}})
+            assert f"{name}: {instead}." in str(refused.value)
     assert list(problems(FormatType.CSV, {"sep": ";", "nullValue": "NULL", "allowNonNumericNumbers": "true"})) == []
-    (said,) = problems(FormatType.CSV, {"emptyValue": ""})
-    assert (
-        said == 'source.format.options.emptyValue is not an option of Csv: take it out: an empty text is "" (RFC 4180).'
+
+
+def test_a_decoder_is_made_of_what_the_resource_says() -> None:
+    given = {"schema": "v TIMESTAMP, d DOUBLE", "timestampUnit": "Milliseconds"}
+    options = {"timeZone": "Europe/Berlin", "allowNonNumericNumbers": "true"}
+    spec = spec_of(Format.model_validate({**given, "options": options}))
+    assert spec == DecoderSpec(
+        Json(), parse(given["schema"]), Rules("Europe/Berlin", TimestampUnit.MILLISECONDS, not_a_number=True)
     )
-    (said,) = problems(FormatType.JSON, {"sep": ";"})
-    assert said == "source.format.options.sep is not an option of Json, which takes timeZone, allowNonNumericNumbers."
-    (said,) = problems(FormatType.JSON, {"allowNonNumericNumbers": "yes"})
-    assert said == "source.format.options.allowNonNumericNumbers is true or false, not yes."
+    csv = {"type": "Csv", "schema": "v INT", "options": {"sep": ";", "quote": "'", "nullValue": "NULL"}}
+    assert spec_of(Format.model_validate(csv)) == DecoderSpec(Csv(Dialect(";", "'", "NULL")), parse("v INT"))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import pickle
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from exactlyonce.api.format import OnTombstone
+import pyarrow as pa
+
+from exactlyonce.api.format import Format, OnTombstone
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.transform import Transform
 from exactlyonce.assembly import Secrets
@@ -21,12 +23,14 @@ from exactlyonce.connectors.kafka.spec import DEFAULT_BATCH_OFFSETS, KafkaSource
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.connectors.kafka.rows import ALWAYS, COLUMNS
+from exactlyonce_spark.connectors.kafka.rows import ALWAYS, COLUMNS, schema_text
 from exactlyonce_spark.connectors.kafka.sink import KafkaSinkConnector
-from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
+from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns, Spot
+from exactlyonce_spark.decode.records import MALFORMED, VALUE, Records, as_option, record_decoder
+from exactlyonce_spark.decode.unread import LeftOut
 from exactlyonce_spark.target import TaskRange
 
-_LETTERS = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
+_OF_LETTERS = (*ALWAYS, "timestamp", "key")
 _VIEW = {
     "_topic": "topic",
     "_partition": "partition",
@@ -35,7 +39,6 @@ _VIEW = {
     "_key": "key",
     "_headers": "headers",
 }
-_WITH_TIMESTAMP = ("timestamp", "malformed")
 _NAME = re.compile(r"\b_(?:key|timestamp|headers)\b", re.IGNORECASE)
 
 
@@ -48,6 +51,7 @@ class KafkaReader:
     """
 
     spec: KafkaSource
+    format: Format
     interval: timedelta | None = None
     shipped: tuple[str, ...] = ALWAYS
     one_range_each: bool = False
@@ -72,39 +76,43 @@ class KafkaReader:
         """Return the columns of Kafka's records, as far as they were shipped."""
         return RecordColumns(
             {name: column for name, column in _VIEW.items() if column in records.columns},
-            "_key",
             "concat(' in topic ', _topic, ' partition ', _partition, ' offset ', _offset)",
             "topic",
             "partition",
             "offset",
-            "timestamp",
-            "key",
-            malformed="malformed" if "malformed" in records.columns else None,
         )
 
-    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+    def stream(self, session: Any, partitions: int, most: int | None, left_out: Collection[Spot] = ()) -> Any:
         """Return the streaming DataFrame of the records.
 
         The start is never asked for: every checkpoint is seeded. A partition that appears later is read from its start.
         """
         asked = self._limit(partitions)
-        options = self._options(self.shipped) | {"most": str(asked if most is None else min(asked, most))}
+        options = self._options(left_out) | {"most": str(asked if most is None else min(asked, most))}
         options |= {"one_range_each": "true"} if self.one_range_each else {}
         return session.readStream.format(_registered(session)).options(**options).load()
 
-    def batch(self, session: Any, ranges: Ranges) -> Any:
-        """Return the records of exactly these ranges, with all columns."""
-        columns = tuple(name for name in COLUMNS if name in self.shipped or name not in ("headers", "malformed"))
-        options = self._options(columns) | {"ranges": ranges.to_json()}
+    def batch(self, session: Any, ranges: Ranges, left_out: Collection[Spot] = ()) -> Any:
+        """Return the records of exactly these ranges."""
+        options = self._options(left_out) | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
 
     def letters(self, session: Any, letters: Sequence[RecordedLetter]) -> Any:
         """Return the records that the letters are of; headers are not kept, so a transform that names them does not resolve."""
-        rows = [
-            (it.row.partition.origin, it.row.partition.key, it.row.position, it.timestamp, it.record_key, it.value)
-            for it in letters
-        ]
-        return session.createDataFrame(rows, _LETTERS)
+        decoder = record_decoder(as_option(self.format))
+        of_letters: dict[str, list[Any]] = {
+            "topic": [it.row.partition.origin for it in letters],
+            "partition": [it.row.partition.key for it in letters],
+            "offset": [it.row.position for it in letters],
+            "timestamp": [it.timestamp for it in letters],
+            "key": [it.record_key for it in letters],
+        }
+        read = Records(
+            pa.array([it.value for it in letters], pa.binary()), of_letters["key"].__getitem__, lambda _place: None
+        )
+        arrays = [pa.array(of_letters[name], COLUMNS[name][1]) for name in _OF_LETTERS]
+        table = pa.Table.from_arrays([*arrays, *decoder.decode(read)], names=[*_OF_LETTERS, VALUE, MALFORMED])
+        return session.createDataFrame(table, schema_text(_OF_LETTERS, decoder.ddl))
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> Iterator[tuple[TaskRange, ...]]:
         """Return the ranges that each input partition has brought to Spark, as the reader has made it."""
@@ -112,10 +120,10 @@ class KafkaReader:
             ranges = Ranges.from_json(pickle.loads(partition.pickedPartition()).ranges)  # noqa: S301 - of our own reader
             yield tuple(TaskRange(key, span) for key, span in ranges.items())
 
-    def _options(self, columns: tuple[str, ...]) -> dict[str, str]:
+    def _options(self, left_out: Collection[Spot]) -> dict[str, str]:
         from exactlyonce_spark.connectors.kafka.records import Place
 
-        return Place(self.spec, columns).options()
+        return Place(self.spec, self.shipped, as_option(self.format), LeftOut(tuple(left_out))).options()
 
     def _limit(self, partitions: int) -> int:
         kafka = self.spec
@@ -143,14 +151,14 @@ class KafkaConnector:
         deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
         by_partition = spec.sink.spec.commit is Commit.PARTITION
         return KafkaReader(
-            kafka, spec.trigger.interval, shipped(spec.transform, with_key=deletes), deletes or by_partition
+            kafka, spec.source.format, spec.trigger.interval, shipped(spec.transform), deletes or by_partition
         )
 
     def load_classes(self, session: Any) -> None:
         """Load nothing: the reader is written in Python."""
 
 
-def shipped(transform: Transform | None, *, with_key: bool) -> tuple[str, ...]:
+def shipped(transform: Transform | None) -> tuple[str, ...]:
     """Return the columns that a stream may use: by the names in its SQL; all of them where it is written in Python.
 
     A `*` takes all but the headers, which only a stream that names them has.
@@ -164,8 +172,8 @@ def shipped(transform: Transform | None, *, with_key: bool) -> tuple[str, ...]:
         named |= {"_key", "_timestamp"} if "*" in transform.sql else set()
     wanted = {
         *ALWAYS,
-        *({"key"} if with_key or "_key" in named else ()),
-        *(_WITH_TIMESTAMP if "_timestamp" in named else ()),
+        *({"key"} if "_key" in named else ()),
+        *({"timestamp"} if "_timestamp" in named else ()),
         *({"headers"} if "_headers" in named else ()),
     }
     return tuple(name for name in COLUMNS if name in wanted)

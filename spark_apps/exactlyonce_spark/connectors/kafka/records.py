@@ -9,7 +9,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Rang
 from exactlyonce_spark.connectors.kafka.planner import Planner
 from exactlyonce_spark.connectors.kafka.rows import arrow_batches, schema_text
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.decode.records import record_decoder
+from exactlyonce_spark.decode.unread import LeftOut
 
 FORMAT = "exactlyonce_kafka"
 
@@ -44,22 +46,38 @@ Offsets = dict[str, dict[str, int]]
 
 @dataclass(frozen=True)
 class Place:
-    """What is read, by the words of the resource, and which columns of it."""
+    """What is read, by the words of the resource, which columns of it, and how values are decoded.
+
+    `format` is that of the resource, as JSON.
+    """
 
     spec: KafkaSource
     columns: tuple[str, ...]
+    format: str
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
         """Return what the options say."""
-        return cls(KafkaSource.model_validate_json(options["source"]), tuple(options["columns"].split(",")))
+        return cls(
+            KafkaSource.model_validate_json(options["source"]),
+            tuple(options["columns"].split(",")),
+            options["format"],
+            LeftOut.of(options.get("left_out")),
+        )
 
     def options(self) -> dict[str, str]:
         """Return the options that say so."""
         return {
             "source": self.spec.model_dump_json(by_alias=True, exclude_defaults=True, exclude=_OF_THE_OPERATOR),
             "columns": ",".join(self.columns),
+            "format": self.format,
+            **LeftOut.options(self.left_out.spans),
         }
+
+    def schema(self) -> str:
+        """Return the columns of a record, as DDL."""
+        return schema_text(self.columns, record_decoder(self.format).ddl)
 
     def reader(self) -> RangeReader:
         """Return this process's reader, with the login as it is mounted now.
@@ -78,7 +96,7 @@ class Place:
 
     def batches(self, ranges: Ranges) -> Iterator[pa.RecordBatch]:
         """Read records; raises as `RangeReader.read`."""
-        return arrow_batches(self.reader().read(ranges), self.columns)
+        return arrow_batches(self.reader().read(ranges), self.columns, record_decoder(self.format), self.left_out)
 
     def _secret(self) -> dict[str, str]:
         reference = self.spec.secret_ref
@@ -239,7 +257,7 @@ class KafkaData(DataSource):
 
     def schema(self) -> str:
         """Return the columns of a record."""
-        return schema_text(Place.of(self.options).columns)
+        return Place.of(self.options).schema()
 
     def streamReader(self, schema: Any) -> KafkaStreamReader:
         """Return the reader of a stream."""
