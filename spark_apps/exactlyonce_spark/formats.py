@@ -19,6 +19,7 @@ from exactlyonce.errors import Refused
 from exactlyonce_spark.connectors.ports import RecordColumns
 from exactlyonce_spark.decode.formats import spec_of
 from exactlyonce_spark.decode.records import MALFORMED, VALUE
+from exactlyonce_spark.sql_text import as_json
 
 OBSERVED, OBSERVED_RECORDS, OBSERVED_LETTERS = "_exactlyonce_read", "records", "letters"
 """What a run of the query observes of the records that it reads: how many there are, and the malformed ones."""
@@ -90,7 +91,7 @@ def malformed_records(records: DataFrame, columns: RecordColumns, given: Format)
 
 def _letter(columns: RecordColumns, given: Format) -> tuple[str, ...]:
     """Return the expressions of a dead letter. The value of a row that the source itself has read is told as JSON."""
-    row = f"cast(to_json({VALUE}, map('ignoreNullFields', 'false')) as binary)"
+    row = f"cast({as_json(VALUE)} as binary)"
     return (
         f"{columns.origin} as _origin",
         f"{columns.partition} as _partition",

@@ -17,7 +17,7 @@ from exactlyonce.positions.ranges import Partition
 from exactlyonce_spark.decode.records import MALFORMED, MALFORMED_DDL, VALUE, Records, record_decoder
 from exactlyonce_spark.decode.unread import LeftOut
 
-COLUMNS = pa.schema(
+COLUMNS: pa.Schema = pa.schema(
     [
         pa.field("origin", pa.string()),
         pa.field("partition", pa.int32()),
