@@ -103,7 +103,7 @@ def spec_of(given: Format) -> DecoderSpec:
     """Return what the decoder of a resource's format is made of.
 
     Raises:
-        Refused: if the schema is none.
+        Refused: if the schema does not parse.
     """
     options = given.options
     unit = None if given.timestamp_unit is None else TimestampUnit[given.timestamp_unit.name]

@@ -17,15 +17,13 @@ from exactlyonce.positions.ranges import Partition
 from exactlyonce_spark.decode.records import MALFORMED, MALFORMED_DDL, VALUE, Records, record_decoder
 from exactlyonce_spark.decode.unread import LeftOut
 
-COLUMNS: pa.Schema = pa.schema(
-    [
-        pa.field("origin", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("position", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", "UTC")),
-        pa.field("key", pa.binary()),
-    ]
-)
+COLUMNS: dict[str, Any] = {
+    "origin": pa.string(),
+    "partition": pa.int32(),
+    "position": pa.int64(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "key": pa.binary(),
+}
 _SCHEMA = "origin string, partition int, position bigint, timestamp timestamp, key binary"
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """Records have no timestamp; every one has this."""
@@ -51,10 +49,10 @@ def _records(options: Mapping[str, str], span: Span) -> Iterator[pa.RecordBatch]
     values = pa.array([text.encode() for text in texts], pa.binary())
     moment = int(_EPOCH.timestamp()) * 1_000_000
     read = Records(values, lambda _place: None, lambda _place: moment, left_out=left_out)
-    told = [pa.array(column, it.type) for column, it in zip(zip(*rows, strict=True), COLUMNS, strict=True)]
+    told = [pa.array(column, it) for column, it in zip(zip(*rows, strict=True), COLUMNS.values(), strict=True)]
     if rows:
         arrays = [*told, *record_decoder(options["format"]).decode(read)]
-        yield pa.RecordBatch.from_arrays(arrays, names=[*COLUMNS.names, VALUE, MALFORMED])
+        yield pa.RecordBatch.from_arrays(arrays, names=[*COLUMNS, VALUE, MALFORMED])
 
 
 class ToyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from exactlyonce_spark.decode.records import MALFORMED, MALFORMED_DDL, VALUE
+from exactlyonce_spark.decode.records import MALFORMED, VALUE
 from exactlyonce_spark.formats import SchemaInvalid
 
 _PLAIN = (
@@ -64,7 +64,8 @@ def schema_of_rows(value: StructType) -> StructType:
         "modification_time": TimestampType(),
         "position": StringType(),
     }
-    malformed = StructField(MALFORMED, DataType.fromDDL(MALFORMED_DDL))
+    kept = {"reason": StringType(), "value": BinaryType(), "key": BinaryType(), "timestamp": TimestampType()}
+    malformed = StructField(MALFORMED, StructType([StructField(name, kind) for name, kind in kept.items()]))
     return StructType(
         [StructField(VALUE, value), malformed, *(StructField(name, kind) for name, kind in place.items())]
     )
