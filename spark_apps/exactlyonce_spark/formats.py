@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from pyspark.sql import DataFrame, functions
 
-from exactlyonce.api.column_ddl import parse
+from exactlyonce.api.column_ddl import DdlInvalid, parse
 from exactlyonce.api.columns import Column
 from exactlyonce.api.format import DELETED, Format, OnMalformed, OnTombstone
 from exactlyonce.errors import Refused
@@ -37,10 +37,14 @@ def parse_schema(given: Format, of_the_view: Collection[str] = ()) -> tuple[Colu
     """Parse the DDL of a format; `of_the_view` are the columns that the view has in any case.
 
     Raises:
-        SchemaInvalid: if it takes names that are the product's own.
-        Refused: if it does not parse, or the format cannot give its columns.
+        SchemaInvalid: if it does not parse, or takes names that are the product's own.
+        Refused: if the format cannot give its columns.
     """
-    columns = parse(given.schema_)
+    try:
+        columns = parse(given.schema_)
+    except DdlInvalid as problem:
+        advice = "write columns as SQL DDL: id BIGINT, name STRING"
+        raise SchemaInvalid(f"source.format.schema does not parse ({problem}); {advice}.") from problem
     deleted = {DELETED} if given.on_tombstone is OnTombstone.DELETE else set()
     taken = [it.name for it in columns if it.name.lower() in {*of_the_view, *deleted}]
     if taken:

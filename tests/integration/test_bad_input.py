@@ -231,7 +231,8 @@ def test_a_malformed_record_halts_the_stream_and_names_itself(rig: Rig, kafka: K
     with watching_command_lines() as command_lines:
         sentence = halting(rig)
     assert (
-        f"Malformed record in topic {rig.name} partition 2 offset 100: the value does not fit the schema. " in sentence
+        f"Malformed record in topic {rig.name} partition 2 offset 100: column id: not a number is not a whole number. "
+        in sentence
     )
     assert "set source.format.onMalformed to DeadLetter" in sentence
     assert sentence.startswith("Batch 1 has failed 1 times")
