@@ -53,7 +53,7 @@ def _options_rule(kind: FormatType) -> Rule:
         f"options may set {allowed} for {kind}; docs/values.md says what to write instead of those of Spark's parsers"
         if known
         else f"options may set {allowed} for {kind}",
-        told=lambda it: " ".join((f"options may set {allowed} for {kind}.", *problems(kind, it.options))),
+        told=lambda it: "; ".join((f"options may set {allowed} for {kind}", *problems(kind, it.options))),
     )
 
 

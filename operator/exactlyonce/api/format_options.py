@@ -69,7 +69,7 @@ INSTEAD: Mapping[FormatType, Mapping[str, str]] = {
 
 
 def problems(kind: FormatType, options: Mapping[str, str]) -> Iterator[str]:
-    """Yield a sentence for each option that the decoder does not have."""
+    """Yield what to write instead of each option of Spark's parsers that the decoder does not have."""
     for name in options:
         if name in INSTEAD.get(kind, {}):
-            yield f"{name}: {INSTEAD[kind][name]}."
+            yield f"{name}: {INSTEAD[kind][name]}"
