@@ -19,6 +19,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from exactlyonce.aws.signed_addresses import Signer
 from exactlyonce.connectors.kafka import properties, tokens
 from exactlyonce.connectors.kafka.bounds import KafkaBounds
 from exactlyonce.connectors.kafka.properties import consumer_properties
@@ -125,8 +126,9 @@ def test_a_login_by_iam_asks_for_a_token_where_one_is_needed(broker: Kafka, monk
     """No broker of Amazon's is here: this one takes another token, made where the signed one would be."""
     made_for: list[str] = []
 
-    def token(region: str, credentials: Any) -> tuple[str, float]:
-        made_for.append(f"{region} {credentials.access_key}")
+    def token(region: str, signer: Signer) -> tuple[str, float]:
+        assert signer._own is not None
+        made_for.append(f"{region} {signer._own.access_key}")
         return a_token(), time.time() + 300
 
     monkeypatch.setattr(tokens, "token", token)

@@ -98,6 +98,11 @@ def test_an_error_of_the_users_own_that_has_a_name_of_ours_is_a_failure_of_the_b
             "Kafka does not hold orders-0.",
             id="Kafka lost records",
         ),
+        pytest.param(
+            FROM_A_TASK.format(name="exactlyonce.errors.OriginMissing", said="Kafka at k:9092 does not know the topic."),
+            "Kafka at k:9092 does not know the topic.",
+            id="Kafka lost a topic under the query: reconciliation says what becomes of it",
+        ),
         pytest.param("", "RuntimeError", id="nothing at all"),
         pytest.param("  \n ", "RuntimeError", id="nothing but space"),
     ],

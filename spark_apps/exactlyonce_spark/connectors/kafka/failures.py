@@ -6,13 +6,15 @@ import re
 
 from exactlyonce_spark.connectors.recognised import Failures, Recognised
 
-_GONE = re.compile(r"exactlyonce\.connectors\.kafka\.reading\.RecordsGone: ([^\n]+)")
+_GONE = re.compile(
+    r"exactlyonce\.connectors\.kafka\.reading\.RecordsGone: ([^\n]+)|exactlyonce\.errors\.OriginMissing: (Kafka at [^\n]+)"
+)
 
 
 def _lost(text: str) -> Recognised | None:
-    """Recognise records that Kafka has lost: reconciliation looks at the source and says which partitions they were of."""
+    """Recognise records that Kafka has lost, or a whole topic: reconciliation looks at the source and says what is gone."""
     gone = _GONE.search(text)
-    return None if gone is None else Recognised("DataLost", gone[1])
+    return None if gone is None else Recognised("DataLost", gone[1] or gone[2])
 
 
 FAILURES = Failures(recognise=_lost)
