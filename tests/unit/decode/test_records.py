@@ -13,6 +13,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from exactlyonce.api.column_ddl import parse
 from exactlyonce.api.format import Format
 from exactlyonce.positions.ranges import OffsetRange, Partition
+from exactlyonce_spark.decode.decoder import Decoded
 from exactlyonce_spark.decode.records import (
     MALFORMED,
     VALUE,
@@ -87,11 +88,18 @@ def test_a_tombstone_without_a_key_says_nothing_of_what_is_deleted() -> None:
     ]
 
 
-def test_what_is_left_out_is_not_decoded_and_what_the_source_finds_broken_is_malformed_as_it_says() -> None:
+def test_what_is_left_out_is_not_decoded_and_what_the_source_finds_broken_is_malformed_as_it_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     made = decoder()
     seen: list[bytes | None] = []
     inner = made._decoder.decode
-    made._decoder.decode = lambda values: (seen.extend(values.to_pylist()), inner(values))[1]  # type: ignore[method-assign]
+
+    def decode(values: Any) -> Decoded:
+        seen.extend(values.to_pylist())
+        return inner(values)
+
+    monkeypatch.setattr(made._decoder, "decode", decode)
     left_out = np.array([False, True, False, False, True])
     value, malformed = made.decode(read(LINES, broken={0: "torn", 4: "torn"}, left_out=left_out))
     assert seen == [None, None, None, b'{"id": 2}', None]
@@ -127,7 +135,7 @@ def test_a_process_keeps_its_decoder_for_as_long_as_the_format_is_the_same() -> 
 
 
 def test_a_row_that_the_source_has_read_lacks_what_is_not_null() -> None:
-    rows = pa.array([{"id": 1, "n": None}, {"id": None, "n": 2}], pa.struct({"id": pa.int64(), "n": pa.int64()}))
+    rows = pa.array([{"id": 1, "n": None}, {"id": None, "n": 2}], pa.struct([("id", pa.int64()), ("n", pa.int64())]))
     found = lacking(rows, parse("id BIGINT NOT NULL, n BIGINT"), 0).to_pylist()
     assert found[0] is None
     assert found[1]["reason"] == "column id: no value, and the column is NOT NULL"
