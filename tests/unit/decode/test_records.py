@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ NESTED = (
 LINES = [b'{"id": 1, "a": "x"}', b"not json", None, b'{"id": 2}', b'{"a": "y"}']
 
 
-def read(values: list[bytes | None], key: Callable[[int], bytes | None] = lambda place: b"k", **given: Any) -> Records:
+def read(
+    values: Sequence[bytes | None], key: Callable[[int], bytes | None] = lambda place: b"k", **given: Any
+) -> Records:
     return Records(pa.array(values, pa.binary()), key, lambda place: place * 1_000_000, **given)
 
 
