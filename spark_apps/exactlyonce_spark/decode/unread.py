@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -33,8 +33,11 @@ class LeftOut:
         told = [[it.origin, it.key, str(span.from_offset), str(span.until_offset)] for it, span in spans]
         return {"left_out": json.dumps(told)} if told else {}
 
-    def of_positions(self, partition: Partition, positions: Sequence[int]) -> npt.NDArray[np.bool_] | None:
-        """Return which of some positions of a partition are left out; None if nothing of the partition is."""
+    def of_positions(self, partition: Partition, positions: Iterable[int]) -> npt.NDArray[np.bool_] | None:
+        """Return which of some positions of a partition are left out; None if nothing of the partition is.
+
+        The positions are looked at only if something of the partition is left out.
+        """
         spans = self._by_partition.get(partition)
         if spans is None:
             return None

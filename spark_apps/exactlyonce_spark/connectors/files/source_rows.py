@@ -119,7 +119,7 @@ def arrow_batches(
             pa.array(values, pa.binary()),
             lambda _place: None,
             modified.__getitem__,
-            left_out=left_out.of_positions(Partition(origin, KEY), [*map(int, positions)]),
+            left_out=left_out.of_positions(Partition(origin, KEY), map(int, positions)),
         )
         yield pa.RecordBatch.from_arrays([*arrays, *decoder.decode(read)], names=[*COLUMNS, VALUE, MALFORMED])
 

@@ -74,7 +74,7 @@ def _read(messages: Sequence[Any], left_out: npt.NDArray[np.bool_] | None, *, sh
 
 
 def _left_out(held: list[Records], left_out: LeftOut) -> npt.NDArray[np.bool_] | None:
-    found = [left_out.of_positions(partition, [it.offset() for it in run]) for partition, run in held]
+    found = [left_out.of_positions(partition, (it.offset() for it in run)) for partition, run in held]
     if all(it is None for it in found):
         return None
     return np.concatenate(

@@ -75,7 +75,7 @@ def _records(held: list[UserRecordData], stream: str, shard: str, left_out: Left
         lambda place: held[place].partition_key.encode(),
         lambda place: held[place].arrival_milliseconds * 1000,
         {place: user.malformed for place, user in enumerate(held) if user.malformed is not None},
-        left_out.of_positions(Partition(stream, shard), [user.record.position for user in held]),
+        left_out.of_positions(Partition(stream, shard), (user.record.position for user in held)),
     )
 
 
