@@ -1,8 +1,8 @@
 """What people run today: a Spark job without reconciliation, at least once. The peers of the benchmark.
 
-Uses the connector and the settings that our driver uses; its sink is `noop`, or `df.write.jdbc`, `df.write.parquet`,
-`write_deltalake`, pyiceberg's `append` or `df.write.format("kafka")` in foreachBatch; the last four also of rows checked as
-ours are, which tells the cost of the sink alone.
+Reads by Spark's own Kafka source, with the settings that our driver uses; its sink is `noop`, or `df.write.jdbc`,
+`df.write.parquet`, `write_deltalake`, pyiceberg's `append` or `df.write.format("kafka")` in foreachBatch; the last four also of
+rows checked as ours are, which tells the cost of the sink alone.
 """
 
 from __future__ import annotations
@@ -16,11 +16,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from exactlyonce.api.format import Format
-from exactlyonce.connectors.kafka.spec import KafkaSource
-from exactlyonce_spark import formats
-from exactlyonce_spark.connectors.kafka.connector import KafkaReader
 from exactlyonce_spark.jars import ensure_jars
+from testbed.spark import spark_kafka
 
 SINKS = ("noop", "jdbc", "jdbc-rewrite", "parquet", "parquet-checked", "deltalake", "pyiceberg", "spark-kafka")
 ICEBERG_TABLE = "bench.orders"
@@ -29,7 +26,7 @@ JDBC_LOCK = Path(__file__).with_name("jdbc.lock")
 
 def session(cores: int) -> SparkSession:
     """Start Spark as a plain job would, with the same time zone and without a UI."""
-    classpath = f"{ensure_jars()}/*:{ensure_jars(JDBC_LOCK)}/*"
+    classpath = f"{ensure_jars()}/*:{ensure_jars(JDBC_LOCK)}/*:{spark_kafka()}"
     return (
         SparkSession.builder.master(f"local[{cores}]")
         .config("spark.driver.memory", "2g")
@@ -49,13 +46,9 @@ def _parsed(records: DataFrame, schema: str) -> DataFrame:
 
 
 def _checked(records: DataFrame, schema: str) -> DataFrame:
-    """Return rows as our driver parses them: the query ends at one that is malformed."""
-    given = Format.model_validate({"schema": schema})
-    columns = KafkaReader(KafkaSource(bootstrap_servers="127.0.0.1:9092", topics=("orders",)), None, {}).columns(
-        records
-    )
-    parsed = formats.parse_schema(given)
-    return formats.parsed(records, columns, given, parsed).select(*parsed.names)
+    """Return rows of which one that is malformed ends the query, as it does in our driver."""
+    row = f.from_json(f.col("value").cast("string"), schema, {"mode": "FAILFAST"})
+    return records.select(row.alias("row")).select("row.*")
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ import psutil
 
 from bench.figures import Figure, compared, table, write
 from bench.kinesis_stand_in import RECORD_BYTES, STREAM, shard_id
+from exactlyonce.api.format import Format
 from exactlyonce.connectors.kinesis import rate_limit
 from exactlyonce.connectors.kinesis.aggregation import RawRecord, user_record_count, user_records
 from exactlyonce.connectors.kinesis.clients import kinesis_client
@@ -28,10 +29,15 @@ from exactlyonce.connectors.kinesis.reading import ShardReader, read_range
 from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner
 from exactlyonce_spark.connectors.kinesis.rows import arrow_batches
+from exactlyonce_spark.decode.records import RecordDecoder
+from exactlyonce_spark.decode.unread import LeftOut
 from tests.kinesis_in_memory import FIRST_SEQUENCE_NUMBER, GAP, aggregated
 
 PAGE_RECORDS = 2000
 SHARD_BYTES_PER_SECOND = 2_000_000
+
+
+AS_BYTES = Format.model_validate({"type": "Raw", "schema": "value BINARY"})
 
 
 @contextmanager
@@ -73,7 +79,9 @@ def in_rows(address: KinesisAddress, records: int) -> int:
     """Read a range of one shard into rows, as a task does that is not handed its records."""
     end = UserRecord(FIRST_SEQUENCE_NUMBER + (records - 1) * GAP + 1).position
     users = read_range(kinesis_client(address), STREAM, shard_id(0), TRIM_HORIZON, end)
-    return sum(batch.num_rows for batch in arrow_batches(users, STREAM, shard_id(0)))
+    return sum(
+        batch.num_rows for batch in arrow_batches(users, STREAM, shard_id(0), RecordDecoder(AS_BYTES), LeftOut())
+    )
 
 
 def planned(address: KinesisAddress, shards: int, records: int) -> int:

@@ -23,6 +23,7 @@ from bench.figures import Figure, compared, table, write
 from bench.kinesis import PAGE_RECORDS, SHARD_BYTES_PER_SECOND, stand_in
 from bench.kinesis_stand_in import RECORD_BYTES, STREAM, shard_id
 from bench.setup import batch_moments
+from exactlyonce.api.format import Format
 from exactlyonce.connectors.kinesis.login import KinesisAddress
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce.launch.secrets import SECRETS_FOLDER
@@ -32,6 +33,9 @@ from testbed.spark import local_session
 from tests.kinesis_checkpoint import seed
 
 BATCH_RECORDS_PER_SHARD = 4_000
+
+
+AS_BYTES = Format.model_validate({"type": "Raw", "schema": "value BINARY"})
 
 
 def filled(kafka: Kafka, records: int, partitions: int) -> None:
@@ -56,7 +60,7 @@ def from_kinesis(spark: Any, address: KinesisAddress, shards: int) -> Any:
         "secretRef": {"name": "login"},
     }
     source = KinesisSource.model_validate({**document, "maxRecordsPerTrigger": shards * BATCH_RECORDS_PER_SHARD})
-    return KinesisRecords(source, None).stream(spark, shards, None)
+    return KinesisRecords(source, AS_BYTES, None).stream(spark, shards, None)
 
 
 def from_kafka(spark: Any, kafka: Kafka, partitions: int) -> Any:
@@ -104,7 +108,7 @@ def main() -> int:
         kafka = stack.enter_context(Kafka(folder / "kafka"))
         filled(kafka, total, shards)
         address = stack.enter_context(stand_in(shards, options.pages))
-        spark = stack.enter_context(local_session("bench", {"spark.driver.memory": "2g"}))
+        spark = stack.enter_context(local_session("bench", {"spark.driver.memory": "2g"}, with_kafka=True))
         readers: dict[str, Callable[[], Any]] = {
             "Kafka": lambda: from_kafka(spark, kafka, shards),
             "Kinesis": lambda: from_kinesis(spark, address, shards),

@@ -37,7 +37,7 @@ ALLOWED: Mapping[str, Mapping[str, str]] = {
         "kinesis": "an example of what has a name and of a partition that ends",
     },
     "operator/exactlyonce/positions/selection.py": {"kafka": "the key that ledgers of every release have"},
-    "operator/exactlyonce/schema/places.py": {"kinesis": _PLACES},
+    "operator/exactlyonce/schema/places.py": {"kinesis": _PLACES, "kafka": _PLACES},
     "operator/exactlyonce/connectors/doris": {
         "postgres": "its rule of where the ledger may be",
         "object_log": "its rule of where the ledger may be",

@@ -246,7 +246,7 @@ def main() -> int:
     target: Path = parser.parse_args().to
     with tempfile.TemporaryDirectory() as folder:
         scratch, made = Path(folder), Path(folder) / "made"
-        with Kafka(scratch / "kafka") as kafka, local_session("golden checkpoints") as session:
+        with Kafka(scratch / "kafka") as kafka, local_session("golden checkpoints", with_kafka=True) as session:
             record(session, GoldenTopic(kafka), scratch, made)
         break_copies(made)
         for old in target.glob("*/"):

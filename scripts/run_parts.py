@@ -36,6 +36,7 @@ GENERATORS = (
     "dashboard",
     "chart_values",
     "alert_rules",
+    "values_page",
 )
 LINT = [
     [str(BIN / "ruff"), "check", "--quiet", "."],

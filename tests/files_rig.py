@@ -64,7 +64,7 @@ class Batch:
     def records_read(self) -> int:
         return RECORDS
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[Any]:
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> Sequence[Any]:
         return ()
 
     def collect(self) -> None:

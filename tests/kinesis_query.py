@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from exactlyonce.api.format import Format
 from exactlyonce.connectors.kinesis.spec import KinesisSource
 from exactlyonce_spark.connectors.kinesis.connector import KinesisRecords
-from exactlyonce_spark.formats import malformed_records, parse_schema, parsed
+from exactlyonce_spark.formats import malformed_records, well_formed
 from exactlyonce_spark.plan import PlanReader
 
 
@@ -28,11 +28,10 @@ def run(orders: dict[str, Any]) -> None:
     for key, value in orders["settings"].items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    reader = KinesisRecords(KinesisSource.model_validate(orders["source"]), None)
     given = Format.model_validate({"type": "Raw", "schema": "value STRING", "onMalformed": "DeadLetter"})
-    schema = parse_schema(given, reader.reserved)
+    reader = KinesisRecords(KinesisSource.model_validate(orders["source"]), given, None)
     records = reader.stream(session, 4, None)
-    rows = parsed(records, reader.columns(records), given, schema)
+    rows = well_formed(records, reader.columns(records), given)
     plans: list[PlanReader] = []
 
     def take(batch: DataFrame, number: int) -> None:
@@ -41,7 +40,7 @@ def run(orders: dict[str, Any]) -> None:
         ranges = plans[0].read().ranges
         found = [[str(value) for value in row] for row in batch.collect()]
         again = reader.batch(session, ranges)
-        letters = malformed_records(again, reader.columns(again), given, schema).collect()
+        letters = malformed_records(again, reader.columns(again), given).collect()
         line = {
             "batch": number,
             "ranges": json.loads(ranges.to_json()),

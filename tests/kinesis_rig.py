@@ -158,7 +158,7 @@ class KinesisRig(Rig):
         texts = [json.dumps({"id": first}), "no JSON", json.dumps({"id": first + 1})]
         self.produced += [first, first + 1]
         malformed = [
-            (b'{"id": "seven"}', "the value does not fit the schema"),
+            (b'{"id": "seven"}', "column id: seven is not a whole number"),
             (
                 good[:-1] + b"?",
                 "a KPL aggregate is malformed: its MD5 is not that of its content, so it was changed or cut",
@@ -171,7 +171,10 @@ class KinesisRig(Rig):
         letters = [
             Letter(*place, 0, key, data, why) for place, (key, data), (_, why) in zip(put, sent, malformed, strict=True)
         ]
-        return [*letters, Letter(*inside, 1, "k", b"no JSON", "the value does not fit the schema")]
+        return [
+            *letters,
+            Letter(*inside, 1, "k", b"no JSON", "the record is not JSON: expected a value at character 0, found 'n'"),
+        ]
 
     def told_by_drivers(self) -> str:
         """Return what the stream's drivers have logged, and the JVMs that were lent to them."""

@@ -195,13 +195,31 @@ REFUSED_SOURCES = (
         "an option of another format",
         {"spec.source.format.options": {"sep": ";"}},
         "spec.source.format",
-        "options may set nothing but allowComments, ",
+        "options may set nothing but timeZone, ",
     ),
     Refused(
         "an unknown option of CSV",
         {"spec.source.format": {"type": "Csv", "schema": "a INT", "options": {"mode": "DROPMALFORMED"}}},
         "spec.source.format",
-        "options may set nothing but comment, ",
+        "options may set nothing but sep, ",
+    ),
+    Refused(
+        "an option of Spark's parser",
+        {"spec.source.format": {"type": "Csv", "schema": "a INT", "options": {"emptyValue": "-"}}},
+        "spec.source.format",
+        "options may set nothing but sep, ",
+    ),
+    Refused(
+        "numbers that are neither taken nor refused",
+        {"spec.source.format.options": {"allowNonNumericNumbers": "yes"}},
+        "spec.source.format",
+        "options.allowNonNumericNumbers is true or false",
+    ),
+    Refused(
+        "a unit of times in bytes",
+        {"spec.source.format": {"type": "Raw", "schema": "a BINARY", "timestampUnit": "Seconds"}},
+        "spec.source.format",
+        "timestampUnit is for Json and Csv",
     ),
     Refused(
         "an option of raw values",

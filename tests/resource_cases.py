@@ -38,6 +38,25 @@ CASES = (
 )
 
 
+OAUTH = {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": "https://login.example/token"}
+BROKEN_LOGINS = (
+    ("a login by Kerberos", {"sasl.mechanism": "GSSAPI"}, "sasl.mechanism is one of PLAIN, "),
+    ("a check of hosts that is empty", {"ssl.endpoint.identification.algorithm": ""},
+     "ssl.endpoint.identification.algorithm is https, or none, which switches off the check"),
+    ("tokens of nobody", {"sasl.mechanism": "OAUTHBEARER"}, "which needs it to fetch tokens"),
+    ("an endpoint for a password", {**OAUTH, "sasl.mechanism": "PLAIN"}, "belongs to sasl.mechanism: OAUTHBEARER, which"),
+    ("a scope for a password", {"sasl.mechanism": "PLAIN", "sasl.oauthbearer.scope": "x"},
+     "sasl.oauthbearer.scope and sasl.oauthbearer.extensions belong to"),
+    ("an endpoint that is a file", {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "file:///tmp/token"},
+     "write sasl.oauthbearer.token.endpoint.url as https://host/path"),
+    ("tokens without a secret", OAUTH, "sasl.mechanism needs secretRef"),
+    ("a login by IAM without TLS", {"sasl.mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM needs security.protocol: SASL_SSL"),
+    ("a login by IAM to brokers elsewhere", {"sasl.mechanism": "AWS_MSK_IAM", "security.protocol": "SASL_SSL"},
+     "AWS_MSK_IAM needs source.kafka.bootstrapServers as Amazon names them"),
+)  # fmt: skip
+"""Logins that are not whole: a name, the properties, and what is said."""
+
+
 def refused() -> Iterator[Refused]:
     """Yield every case, with one for each setting and property that is refused by name."""
     yield from CASES
@@ -72,6 +91,8 @@ def refused() -> Iterator[Refused]:
     for key in ("sasl.login.callback.handler.class", "ssl.engine.factory.class", "check.crcs", "Client.Id"):
         at = "spec.source.kafka.properties"
         yield Refused(f"the property {key}", {at: {key: "x"}}, at, "properties may set nothing but client.dns.lookup, ")
+    for name, given, sentence in BROKEN_LOGINS:
+        yield Refused(name, {at: given}, "spec.source.kafka", sentence)
     properties = {**client_properties.REFUSED, **{f"ssl.{word}": "" for word in client_properties.SECRET_WORDS}}
     for key, reason in properties.items():
         at, sentence = "spec.source.kafka.properties", f"properties may not set {f'{key}: {reason}' if reason else ''}"

@@ -20,6 +20,12 @@ GONE = object()
 
 KAFKA = {"bootstrapServers": "kafka:9092", "topics": ["orders"]}
 POSTGRES = {"secretRef": {"name": "warehouse"}, "table": "public.orders"}
+KAFKA_LOGIN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example/oauth2/token",
+    "ssl.endpoint.identification.algorithm": "none",
+}
 KAFKA_SINK = {"bootstrapServers": "kafka.sales:9092", "topic": "rows"}
 DORIS = {"frontends": ["fe-1.doris:8030"], "database": "shop", "table": "orders", "secretRef": {"name": "doris"}}
 BY_KEY = {**POSTGRES, "write": "Upsert", "keys": ["id"]}
@@ -109,6 +115,7 @@ FULL = document(
             "onMalformed": "DeadLetter",
             "onTombstone": "Skip",
             "options": {"sep": ";"},
+            "timestampUnit": "Milliseconds",
         },
         "spec.transform": {"python": {"module": "shop.orders", "function": "clean"}},
         "spec.outputMode": "Append",
@@ -248,7 +255,7 @@ VALID: Mapping[str, Changes] = {
                 "value": "document",
                 "headers": [{"name": "region", "column": "region"}],
                 "transactionTimeout": "15m",
-                "properties": dict.fromkeys(SINK_ALLOWED, "x"),
+                "properties": {**dict.fromkeys(SINK_ALLOWED, "x"), **KAFKA_LOGIN},
             }
         },
         "spec.ledger": {"postgres": {"secretRef": {"name": "warehouse"}}},
@@ -329,7 +336,8 @@ VALID: Mapping[str, Changes] = {
         },
     },
     "every Kafka property that a stream may have": {
-        "spec.source.kafka.properties": dict.fromkeys(client_properties.ALLOWED, "x"),
+        "spec.source.kafka.secretRef": {"name": "kafka-client"},
+        "spec.source.kafka.properties": {**dict.fromkeys(client_properties.ALLOWED, "x"), **KAFKA_LOGIN},
     },
     "nulls, which are no fields": {
         "spec.transform": None,

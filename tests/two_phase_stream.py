@@ -157,7 +157,7 @@ class Batch:
     def records_read(self) -> int:
         return 8
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> tuple[()]:
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> tuple[()]:
         return ()
 
 

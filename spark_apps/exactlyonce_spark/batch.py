@@ -288,7 +288,7 @@ class BatchLoop:
     def _letters(self, batch: SparkBatch, planned: PlannedBatch, unread: Ranges | None = None) -> Sequence[DeadLetter]:
         if not self._settings.dead_letters:
             return ()
-        found = batch.malformed(planned.ranges if unread is None else unread, certain=unread is not None)
+        found = batch.malformed(planned.ranges if unread is None else unread, before_run=unread is not None)
         return planned.left_out.without(found)
 
     def _ids_of(self, ranges: Ranges) -> Mapping[str, str]:

@@ -7,7 +7,7 @@ overwritten the latter (measured with 4.2.0).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -15,9 +15,10 @@ from pyspark.sql import SparkSession
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Ranges
 from exactlyonce_spark.connectors.ports import SourceReader
+from exactlyonce_spark.observed import observed_letters
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.tables_read_again import PlanNode, Role, refused_table
-from exactlyonce_spark.target import TaskRange
+from exactlyonce_spark.target import DeadLetter, TaskRange
 
 _SCAN = "MicroBatchScanExec"
 _STATEFUL = "org.apache.spark.sql.execution.streaming.operators.stateful.StatefulOperator"
@@ -26,6 +27,7 @@ _NONDETERMINISTIC = "org.apache.spark.sql.catalyst.expressions.Nondeterministic"
 _SAME_AGAIN = (
     "SparkPartitionID",
 )  # nondeterministic to Spark, and the same whenever a task is run again: formats._STAYS
+_OBSERVES = "CollectMetricsExec"  # hands on its rows as they are, whatever it collects
 _NOT_ONE_TO_ONE = ("CoalesceExec", "UnionExec", "CartesianProductExec")
 _BROADCAST = "BroadcastExchangeExec"
 _SUBQUERY = "SubqueryExec"  # its value is kept by the driver, as what is broadcast
@@ -50,6 +52,7 @@ class PlanReader:
     """
 
     def __init__(self, session: SparkSession, query: Any, reader: SourceReader) -> None:
+        self._session = session
         self._query = query
         self._reader = reader
         self._class = session._jvm.java.lang.Class  # type: ignore[union-attr] # a classic session has a JVM
@@ -67,23 +70,27 @@ class PlanReader:
             return self._without_records(plan)
         stateful, chain = self._shape_of(plan)
         told = self._reader.task_ranges(_items(scan.inputPartitions()))
-        tasks = None if told is None else tuple(told)
+        of_tasks = None if told is None else tuple(told)
+        tasks = None if of_tasks is None else tuple(part for parts in of_tasks for part in parts)
         starts = self._reader.codec.parse_entry(scan.start().json())
         ends = self._reader.codec.parse_entry(scan.end().json())
         ranges = _ranges(starts, ends, () if tasks is None and self._reader.names_before_reading else tasks)
-        one_each = tasks is not None and chain and len({part.partition for part in tasks}) == len(tasks)
-        return ExecutedPlan(ranges, tasks if one_each else None, stateful)
+        return ExecutedPlan(ranges, _one_each(of_tasks) if chain else None, stateful)
 
     def records_read(self) -> int | None:
         """Return how many records the scan of the batch has read so far."""
         scan = self._scan(self._execution().executedPlan())
         return 0 if scan is None else int(scan.metrics().apply("numOutputRows").value())
 
-    def records_parsed(self) -> int | None:
-        """Return how many records passed the format's check, where the plan counts them."""
-        nodes = _nodes(self._execution().executedPlan())
-        above_scan = [node for node in nodes if _name(node) == "GenerateExec" and _name(_leaf(node)) == _SCAN]
-        return int(above_scan[-1].metrics().apply("numOutputRows").value()) if above_scan else None
+    def malformed(self) -> Sequence[DeadLetter]:
+        """Return the malformed records that the run of the batch has read.
+
+        Raises:
+            LettersIncomplete: if not all of what the scan has read was observed.
+        """
+        plan = self._execution().executedPlan()
+        scan = self._scan(plan)
+        return () if scan is None else observed_letters(self._session, plan, self.records_read())
 
     def _execution(self) -> Any:
         return self._query._jsq.streamingQuery().lastExecution()
@@ -189,6 +196,8 @@ def _require_state_that_lasts(node: Any) -> None:
 def _require_deterministic(exchange: Any, by_itself: Any) -> None:
     """A shuffle whose input differs when a task is run again loses and doubles rows (SPARK-23207)."""
     for node in _nodes(exchange):
+        if _name(node) == _OBSERVES:
+            continue
         for expression in _items(node.expressions()):
             if any(_name(cause) not in _SAME_AGAIN for cause in _nondeterministic(expression, by_itself)):
                 raise PlanRefused(
@@ -205,6 +214,14 @@ def _nondeterministic(expression: Any, by_itself: Any) -> Iterator[Any]:
     yield from below
     if not below or by_itself.isInstance(expression):
         yield expression
+
+
+def _one_each(of_tasks: tuple[tuple[TaskRange, ...], ...] | None) -> tuple[TaskRange, ...] | None:
+    """Return the range of each task; None where a task has not exactly one, or another task reads of the same partition."""
+    if of_tasks is None or any(len(parts) != 1 for parts in of_tasks):
+        return None
+    tasks = tuple(part for (part,) in of_tasks)
+    return tasks if len({part.partition for part in tasks}) == len(tasks) else None
 
 
 def _ranges(starts: Positions, ends: Positions, tasks: tuple[TaskRange, ...] | None) -> Ranges:

@@ -19,12 +19,9 @@ from exactlyonce.api.transform import Transform
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark import formats
-from exactlyonce_spark.connectors.ports import RecordColumns, SourceReader, YieldedColumn
+from exactlyonce_spark.connectors.ports import RecordColumns, SourceReader, Spot, YieldedColumn
 
 VIEW = "source"
-
-Spot = tuple[Partition, OffsetRange]
-"""Records of one partition; there may be several of one."""
 
 
 class TransformInvalid(Refused):
@@ -47,7 +44,7 @@ def streaming_rows(
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    return _rows(session, reader, spec, reader.stream(session, partitions, most), left_out)
+    return _rows(session, reader, spec, reader.stream(session, partitions, most, left_out), left_out)
 
 
 def rows_of(
@@ -58,7 +55,7 @@ def rows_of(
     Raises:
         Refused: if schema or transform cannot be used.
     """
-    return _rows(session, reader, spec, reader.batch(session, ranges), left_out)
+    return _rows(session, reader, spec, reader.batch(session, ranges, left_out), left_out)
 
 
 def columns_of(rows: DataFrame) -> list[YieldedColumn]:
@@ -70,9 +67,9 @@ def _rows(
     session: SparkSession, reader: SourceReader, spec: StreamSpec, records: DataFrame, left_out: Collection[Spot]
 ) -> DataFrame:
     given, columns = spec.source.format, reader.columns(records)
-    schema = formats.parse_schema(given, reader.reserved)
-    read = without(records, columns, left_out)
-    return transformed(session, formats.parsed(read, columns, given, schema), spec.transform, reader.reserved)
+    formats.parse_schema(given, reader.reserved)
+    read = without(formats.observed(records, columns, given), columns, left_out)
+    return transformed(session, formats.well_formed(read, columns, given), spec.transform, reader.reserved)
 
 
 def without(records: DataFrame, columns: RecordColumns, left_out: Collection[Spot]) -> DataFrame:
@@ -131,13 +128,9 @@ def started(writer: DataStreamWriter, output_mode: OutputMode = OutputMode.APPEN
 def malformed_records(
     session: SparkSession, reader: SourceReader, given: Format, ranges: Ranges, left_out: Collection[Spot] = ()
 ) -> DataFrame:
-    """Return the malformed records of exactly these ranges but for what is left out, read again as a batch.
-
-    What is left out is not parsed either: it may be the format that fails for it.
-    """
-    records = reader.batch(session, ranges)
-    columns, schema = reader.columns(records), formats.parse_schema(given, reader.reserved)
-    return formats.malformed_records(without(records, columns, left_out), columns, given, schema)
+    """Return the malformed records of exactly these ranges but for what is left out, read as a batch."""
+    records = reader.batch(session, ranges, left_out)
+    return formats.malformed_records(records, reader.columns(records), given)
 
 
 def transformed(

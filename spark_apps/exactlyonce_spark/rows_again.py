@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.positions.ranges import Ranges
-from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader
-from exactlyonce_spark.query import Spot, rows_of
+from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader, Spot
+from exactlyonce_spark.query import rows_of
 from exactlyonce_spark.spark_batch import handed_over, pieces_of, run_job
 from exactlyonce_spark.tasks import PrepareJob, TaskPlace, TaskReport, TaskTools
 from exactlyonce_spark.two_phase_finish import RunAgain

@@ -11,8 +11,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from exactlyonce.api.format import DELETED
-from exactlyonce.positions.ranges import BatchNumber, Partition, Ranges
+from exactlyonce.positions.ranges import BatchNumber, Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn
+from exactlyonce_spark.observed import letters_of
 from exactlyonce_spark.plan import PlanReader
 from exactlyonce_spark.spark_port import ExecutedPlan
 from exactlyonce_spark.target import DeadLetter
@@ -69,11 +70,11 @@ class SparkBatch:
         """Return how many records the scan has read."""
         return self.plans.records_read()
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
-        """Return the malformed records of the ranges; they are read again only when the run's counts differ."""
-        if not ranges.non_empty() or (not certain and self.plans.records_parsed() == self.plans.records_read()):
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> Sequence[DeadLetter]:
+        """Return the malformed records of the ranges: as the run has observed them, or read now if it has not run."""
+        if not ranges.non_empty():
             return ()
-        return letters_of(self.find_malformed(ranges))
+        return letters_of(self.find_malformed(ranges)) if before_run else self.plans.malformed()
 
     def _handed_over(self) -> DataFrame:
         """The rows with the table's columns, as text where the sink reads text; names that need no quoting."""
@@ -101,22 +102,6 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with pa.ipc.new_stream(written, batch.schema) as stream:
             stream.write_batch(batch)
         yield pa.RecordBatch.from_pydict({"piece": pa.array([written.getvalue().to_pybytes()], pa.binary())})
-
-
-def letters_of(malformed: DataFrame) -> Sequence[DeadLetter]:
-    """Return the dead letters of what `formats.malformed_records` makes."""
-    return [
-        DeadLetter(
-            Partition(row._origin, row._partition),
-            int(row._position),
-            row._timestamp,
-            None if row.key is None else bytes(row.key),
-            None if row.value is None else bytes(row.value),
-            row._why,
-            row._place,
-        )
-        for row in malformed.collect()
-    ]
 
 
 def run_job(rows: DataFrame, worker: WorkerPlan, job: Job) -> list[TaskReport]:

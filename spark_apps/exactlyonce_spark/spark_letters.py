@@ -13,9 +13,10 @@ from exactlyonce.errors import Refused
 from exactlyonce.ledger.history import RecordedLetter
 from exactlyonce_spark import formats
 from exactlyonce_spark.connectors.ports import FittedColumn, LetterSource, SourceReader
+from exactlyonce_spark.observed import letters_of
 from exactlyonce_spark.query import transformed
 from exactlyonce_spark.replay_letters import LettersRead
-from exactlyonce_spark.spark_batch import handed_over, letters_of
+from exactlyonce_spark.spark_batch import handed_over
 
 
 class LettersNotOfThisSource(Refused):
@@ -53,11 +54,12 @@ class SparkLetters:
         """Parse and transform letters; the rows are collected as Arrow."""
         records = self.source.letters(self.session, letters)
         given = self.spec.source.format.model_copy(update={"on_malformed": OnMalformed.DEAD_LETTER})
-        columns, schema = self.reader.columns(records), formats.parse_schema(given, self.reader.reserved)
+        columns = self.reader.columns(records)
+        formats.parse_schema(given, self.reader.reserved)
         rows = transformed(
-            self.session, formats.parsed(records, columns, given, schema), self.spec.transform, self.reader.reserved
+            self.session, formats.well_formed(records, columns, given), self.spec.transform, self.reader.reserved
         )
-        malformed = letters_of(formats.malformed_records(records, columns, given, schema))
+        malformed = letters_of(formats.malformed_records(records, columns, given))
         keys = {(letter.row.partition, letter.row.position): letter.row.key for letter in letters}
         return LettersRead(
             handed_over(rows, self.columns).toArrow().to_batches(),

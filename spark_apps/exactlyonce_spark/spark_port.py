@@ -59,6 +59,6 @@ class SparkBatch(Protocol):
         """How many records the scan has read, after the query has run."""
         ...
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
-        """Return the malformed records of the ranges; read again unless the run counted none (`certain`: read anyway)."""
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> Sequence[DeadLetter]:
+        """Return the malformed records of the ranges, as the run has observed them; `before_run`: they are read now."""
         ...

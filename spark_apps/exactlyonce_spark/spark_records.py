@@ -14,8 +14,9 @@ from exactlyonce.api.spec import StreamSpec
 from exactlyonce.errors import Refused
 from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.ports import FittedColumn, SourceReader
+from exactlyonce_spark.observed import letters_of
 from exactlyonce_spark.query import malformed_records, rows_of
-from exactlyonce_spark.spark_batch import handed_over, letters_of
+from exactlyonce_spark.spark_batch import handed_over
 from exactlyonce_spark.target import DeadLetter
 
 _OF_MANY_RECORDS = frozenset(

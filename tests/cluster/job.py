@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from exactlyonce.api.format import Format
+
 
 def insert(rows: Iterator[Any]) -> None:
     """Write records into the table `landed`: with the pod that does it, and whether a JVM there maps the class archive."""
@@ -30,6 +32,11 @@ def insert(rows: Iterator[Any]) -> None:
 def main() -> None:
     """Run the job with two executors."""
     from pyspark.sql import SparkSession
+
+    from exactlyonce.connectors.kafka.bounds import KafkaBounds
+    from exactlyonce.connectors.kafka.spec import KafkaSource
+    from exactlyonce.positions.ranges import OffsetRange, Ranges
+    from exactlyonce_spark.connectors.kafka.connector import KafkaReader
 
     given = os.environ
     template = Path("/tmp/executor.json")
@@ -62,8 +69,11 @@ def main() -> None:
     for key, value in settings.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    reader = session.read.format("kafka").option("kafka.bootstrap.servers", given["KAFKA"])
-    records = reader.option("subscribe", given["TOPIC"]).load().selectExpr("cast(value as string) as value")
+    source = KafkaSource.model_validate({"bootstrapServers": given["KAFKA"], "topics": [given["TOPIC"]]})
+    bounds = KafkaBounds(source, {}).view().bounds
+    ranges = Ranges({key: OffsetRange(held.earliest, held.latest) for key, held in bounds.items()})
+    given_format = Format.model_validate({"type": "Raw", "schema": "value STRING"})
+    records = KafkaReader(source, given_format).batch(session, ranges).select("value.*")
     records.write.text("s3a://lake/records")
     records.foreachPartition(insert)
     print(f"the driver was {socket.gethostname()}")

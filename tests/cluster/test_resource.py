@@ -28,6 +28,7 @@ from tests.resource_cases import refused
 from tests.resource_documents import (
     FULL,
     KAFKA,
+    KAFKA_LOGIN,
     NOT_IN_FULL,
     POSTGRES,
     VALID,
@@ -110,7 +111,8 @@ def test_the_largest_resource_is_within_the_budget_of_its_rules(streams: Streams
             "spec.source.kafka": {
                 **KAFKA,
                 "topics": [f"{number:03}-{240 * 'x'}" for number in range(1000)],
-                "properties": dict.fromkeys(client_properties.ALLOWED, 1000 * "x"),
+                "properties": {**dict.fromkeys(client_properties.ALLOWED, 1000 * "x"), **KAFKA_LOGIN},
+                "secretRef": {"name": "kafka-client"},
                 "start": {
                     "from": "Offsets",
                     "offsets": [{"topic": 10 * "x", "partition": at, "offset": at} for at in range(10_000)],

@@ -16,11 +16,11 @@ SECONDS = 400.0
 
 FRUGAL = '''
 def transform(rows):
-    """Have too little memory for more than 60 records of a partition at once."""
+    """Have too little memory for more than 240 records at once; a small batch is one task, whatever its partitions."""
     def work(frames):
         for frame in frames:
-            if len(frame) > 60:
-                raise MemoryError("there is room for 60 records")
+            if len(frame) > 240:
+                raise MemoryError("there is room for 240 records")
             yield frame
     kept = rows.select("id", "customer", "amount", "ts")
     return kept.mapInPandas(work, kept.schema)

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.seconds(6)
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
-    with local_session("checkpoint restarts", ROCKSDB) as session:
+    with local_session("checkpoint restarts", ROCKSDB, with_kafka=True) as session:
         yield session
 
 

@@ -104,19 +104,37 @@ def test_records_of_large_batches_and_of_many_partitions_come_in_one_fetch(kafka
     assert again == found, "the same client answers again"
 
 
-def test_a_transactions_marker_is_no_record_and_an_open_transaction_is_not_read(kafka: Kafka, name: str) -> None:
+def test_what_an_open_transaction_holds_back_is_no_lag_of_nothing_and_is_as_old_as_its_first_record(
+    kafka: Kafka, name: str
+) -> None:
     made(kafka, name)
     partition = Partition(name, 0)
     with fleet(kafka) as asked, open_transaction(kafka, name, 3) as producer:
-        assert asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 0)}
-        assert asked.bounds([partition], committed_only=False).bounds == {partition: Bounds(0, 3)}
+        produced(kafka, name, 2, at=1_000_000)
+        assert asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 5, held_back=5)}
+        assert asked.bounds([partition], committed_only=False).bounds == {partition: Bounds(0, 5)}
+        since = asked.timestamps({partition: 0}, committed_only=True)[partition]
+        assert since is not None
+        assert since > 1_000_000, "the first record of the transaction, and not one that waits behind it"
         producer.commit_transaction(60)
         eventually(
-            lambda: asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 4)},
-            "3 records and the marker can be read",
+            lambda: asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 6)},
+            "5 records and the marker can be read",
         )
-        assert asked.timestamps({partition: 3}, committed_only=True) == {partition: None}
+        assert asked.timestamps({partition: 5}, committed_only=True) == {partition: None}, "a marker is no record"
         assert asked.timestamps({partition: 0}, committed_only=True)[partition] is not None
+
+
+def test_records_of_a_transaction_that_was_aborted_have_no_age(kafka: Kafka, name: str) -> None:
+    made(kafka, name)
+    partition = Partition(name, 0)
+    with fleet(kafka) as asked, open_transaction(kafka, name, 3) as producer:
+        producer.abort_transaction(60)
+        eventually(
+            lambda: asked.bounds([partition], committed_only=True).bounds == {partition: Bounds(0, 4)},
+            "the transaction has ended",
+        )
+        assert asked.timestamps({partition: 0}, committed_only=True) == {partition: None}
 
 
 def test_kafkas_own_topics_are_those_that_a_pattern_passes_over(kafka: Kafka, name: str) -> None:

@@ -87,7 +87,7 @@ def read_by_us(spark: SparkSession, folder: Path, kind: str, schema: str) -> lis
     ranges = Ranges({Partition(str(folder), KEY): OffsetRange(NOTHING_READ, after(NOTHING_READ, files))})
     records = reader.batch(spark, ranges)
     given = Format.model_validate({"type": kind, "schema": schema})
-    rows = formats.parsed(records, reader.columns(records), given, formats.parse_schema(given, reader.reserved))
+    rows = formats.well_formed(records, reader.columns(records), given)
     return as_json(rows.drop(*reader.reserved))
 
 
@@ -160,13 +160,11 @@ def test_a_row_that_lacks_what_may_not_be_null_is_a_dead_letter_that_shows_the_r
     ranges = Ranges({Partition(str(folder), KEY): OffsetRange(NOTHING_READ, after(NOTHING_READ, [file]))})
     records = reader.batch(spark, ranges)
 
-    (letter,) = formats.malformed_records(
-        records, reader.columns(records), reader.format, formats.parse_schema(reader.format)
-    ).collect()
+    (letter,) = formats.malformed_records(records, reader.columns(records), reader.format).collect()
 
     assert json.loads(bytes(letter.value)) == {"id": None, "name": "b", "note": None}
     assert json.loads(letter._place) == {"folder": str(folder), "file": "a.orc", "row": 2}
-    assert letter._why == "id is missing"
+    assert letter._why == "column id: no value, and the column is NOT NULL"
 
 
 def test_each_row_lands_once_though_a_driver_is_killed_and_a_damaged_file_is_put_into_quarantine(

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 from botocore.exceptions import ClientError
 
-from exactlyonce.api.format import FormatType
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.checkpoint.s3 import S3LogStore
 from exactlyonce.checkpoint.s3_clients import CLIENTS
 from exactlyonce.checkpoint.s3_versions import S3Versions

@@ -34,6 +34,7 @@ from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce_spark.connectors.kinesis.lineage import Lineage
 from exactlyonce_spark.connectors.kinesis.rows import arrow_batches
 from testbed.kinesis import Kinesis
+from tests.decoders import BYTES, NOTHING
 
 AGGREGATES = Path(__file__).parents[1] / "unit" / "kinesis_aggregates.json"
 
@@ -109,7 +110,7 @@ def test_the_shard_of_each_record_is_computed_from_its_key_through_splits_and_me
     for then, keys, put_then in recorded:
         assert [then.shard_of(hash_keys[one]).id for one in keys] == [shard for shard, _ in put_then]
     users = [(shard, UserRecordData(UserRecord(number), f"key {one}", None, b"", 0)) for one, (shard, number) in where]
-    rows = [batch for shard, user in users for batch in arrow_batches([user], stream, shard, shards)]
+    rows = [batch for shard, user in users for batch in arrow_batches([user], stream, shard, BYTES, NOTHING, shards)]
     assert all(batch.column("computed_shard").to_pylist() == batch.column("shard_id").to_pylist() for batch in rows)
     assert len({shard for shard, _ in users}) == 5
 

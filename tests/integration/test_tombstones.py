@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +14,9 @@ from pyspark.sql import SparkSession
 
 from exactlyonce.api.format import Format, OnTombstone
 from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.ledger.history import RecordedLetter
+from exactlyonce.ledger.letters import LetterRow, LetterStatus
+from exactlyonce.positions.ranges import BatchNumber, Partition
 from exactlyonce.reconcile.loop import Done, Halted
 from exactlyonce_spark import formats
 from exactlyonce_spark.connectors.kafka.connector import KafkaReader
@@ -160,15 +164,20 @@ def test_every_format_skips_tombstones_or_marks_them_as_deletions(spark: SparkSe
 
 def outcome(spark: SparkSession, given: Format) -> tuple[list[int], list[int], list[int]]:
     """Return the offsets of the records that yield a row, that delete, and that are malformed."""
-    rows = [("orders", 0, offset, key, value) for offset, (key, value) in enumerate(RECORDS)]
-    columns = "topic string, partition int, offset bigint, key binary, value binary"
-    records = spark.createDataFrame(rows, columns).selectExpr("*", "current_timestamp() as timestamp")
-    reader = KafkaReader(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)), None, {})
-    named, schema = reader.columns(records), formats.parse_schema(given, reader.reserved)
-    parsed = formats.parsed(records, named, given, schema).collect()
-    malformed = formats.malformed_records(records, named, given, schema).collect()
+    reader = KafkaReader(KafkaSource(bootstrap_servers="kafka:9092", topics=("orders",)), given)
+    records = reader.letters(spark, [letter_of(offset, key, value) for offset, (key, value) in enumerate(RECORDS)])
+    named = reader.columns(records)
+    parsed = formats.well_formed(records, named, given).collect()
+    malformed = formats.malformed_records(records, named, given).collect()
     return (
         sorted(row["_offset"] for row in parsed),
         sorted(row["_offset"] for row in parsed if row.asDict().get("_deleted")),
         sorted(row["_position"] for row in malformed),
     )
+
+
+def letter_of(offset: int, key: bytes | None, value: bytes | None) -> RecordedLetter:
+    """Return a record as a dead letter keeps it."""
+    position = (Partition("orders", 0), offset)
+    row = LetterRow(("orders", "id", 0, offset), *position, "id", BatchNumber(1), "", "")
+    return RecordedLetter(row, LetterStatus.KEPT, None, key, value, datetime.now(UTC), None, None)

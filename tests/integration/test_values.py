@@ -34,7 +34,7 @@ def test_every_value_comes_back_as_it_was(
     for setting in ("timezone = 'Asia/Kolkata'", "datestyle = 'SQL, DMY'", "client_encoding = 'LATIN1'"):
         rig.sql(f"alter database {name} set {setting}")
     rig.overrides |= {
-        "spec.source.format": {"schema": SCHEMA},
+        "spec.source.format": {"schema": SCHEMA, "options": {"allowNonNumericNumbers": "true"}},
         "spec.source.kafka.maxOffsetsPerTrigger": LARGE,
         "spec.sink.postgres.table": TABLE,
         "spec.sink.postgres.commit": commit,

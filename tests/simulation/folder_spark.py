@@ -6,7 +6,6 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from exactlyonce.api.format import FormatType
 from exactlyonce.connectors.files.source_codec import CODEC
 from exactlyonce.connectors.files.source_lines import NameFilter
 from exactlyonce.connectors.files.source_lists import FileLists, folder_of
@@ -19,6 +18,7 @@ from exactlyonce_spark import tasks
 from exactlyonce_spark.connectors.files import source_records
 from exactlyonce_spark.connectors.files.source_planner import Clock, FolderPlanner, Ready
 from exactlyonce_spark.connectors.files.source_rows import Taken, arrow_batches
+from tests.decoders import BYTES, BYTES_OPTION, NOTHING
 from tests.simulation.folder_bucket import FOLDER, PARTITION
 from tests.simulation.planned_spark import PlannedBatch, PlannedQuery
 from tests.simulation.source import Record
@@ -67,7 +67,7 @@ class SimulatedPlace(source_records.Place):
 def place_of(world: FolderWorld) -> SimulatedPlace:
     """Return the place of a world."""
     return SimulatedPlace(
-        FOLDER, None, "*", False, Taken(), 0.0, world.latest_first, world.cleans, None, "", LIFE, 2, FormatType.RAW, world=world
+        FOLDER, None, "*", False, Taken(), 0.0, world.latest_first, world.cleans, None, "", LIFE, 2, BYTES_OPTION, world=world
     )  # fmt: skip
 
 
@@ -100,9 +100,9 @@ class FolderBatch(PlannedBatch):
         for part in self._planned:
             if not isinstance(part, source_records.FilePart):
                 continue
-            for batch in arrow_batches(place.folder(), FOLDER, part.files, Taken()):
+            for batch in arrow_batches(place.folder(), FOLDER, part.files, Taken(), BYTES, NOTHING):
                 values: list[Any] = batch.column("value").to_pylist()
-                rows += [("record", 0, int(value)) for value in values]
+                rows += [("record", 0, int(row["value"])) for row in values]
         failing = [offset for _, offset in sorted(world.poison) if ("record", 0, offset) in rows]
         if world.poison_left and failing:
             world.poison_left -= 1

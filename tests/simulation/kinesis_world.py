@@ -27,6 +27,7 @@ from exactlyonce.reconcile.verdicts import FirstStart
 from exactlyonce.source.connector import SourceCheck
 from exactlyonce.source.port import Source
 from exactlyonce_spark.connectors.kinesis import planner
+from tests.decoders import BYTES_OPTION
 from tests.kinesis_api import START_SECONDS, refusal
 from tests.simulation.causes import ERRORS_OF_KINESIS
 from tests.simulation.files import MemoryStore
@@ -95,7 +96,7 @@ class KinesisWorld(SimulatedWorld):
         self._made = 0
         self._ended_in: dict[str, int] = {}
         self._planned: dict[Hashable, tuple[int, Partition]] = {}
-        self.place = SimulatedPlace(TOPIC, TOPIC, REGION, None, None, connect=self._client)
+        self.place = SimulatedPlace(TOPIC, TOPIC, REGION, None, None, BYTES_OPTION, connect=self._client)
 
     def struck_by(self, hazard: str, told: str) -> None:
         """Note what has gone wrong, and the records that the stream no longer holds and the table does not hold either."""

@@ -133,7 +133,7 @@ class Batch:
         """The model does not count."""
         return None
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> Sequence[DeadLetter]:
         """Read the ranges once more, and return what is malformed of them."""
         if not self._world.keeps_letters:
             return ()

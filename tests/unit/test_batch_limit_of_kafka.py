@@ -1,4 +1,4 @@
-"""How many offsets a batch of a Kafka source spans at most: what Spark is asked for, also where the resource sets no limit."""
+"""How many offsets a batch of a Kafka source spans at most: what the reader is told, also where the resource sets no limit."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ import pytest
 
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce_spark.connectors.kafka.connector import KafkaReader
+from tests.decoders import AS_BYTES
 
 
 def asked(most: int | None = None, **limits: Any) -> str:
-    """Return the limit that Spark is given for the first batch and each later one."""
+    """Return the limit that the reader is given for the first batch and each later one."""
     spec = KafkaSource.model_validate({"bootstrapServers": "a:9092", "topics": ["orders"], **limits})
     session = mock.MagicMock()
-    KafkaReader(spec, timedelta(seconds=10), {}).stream(session, 3, most)
+    KafkaReader(spec, AS_BYTES, timedelta(seconds=10)).stream(session, 3, most)
     options = session.readStream.format.return_value.options.call_args.kwargs
-    return str(options["maxOffsetsPerTrigger"])
+    return str(options["most"])
 
 
 def test_a_first_backlog_is_read_a_million_offsets_at_a_time_where_no_limit_is_set() -> None:

@@ -85,7 +85,7 @@ class Batch:
     def records_read(self) -> int | None:
         return 5
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> Sequence[DeadLetter]:
         self.meanwhile()
         return [DeadLetter(P0, ranges[P0].until_offset - 1, None, None, b"x", "malformed")]
 

@@ -91,7 +91,7 @@ class Batch:
     def records_read(self) -> int | None:
         return None
 
-    def malformed(self, ranges: Ranges, *, certain: bool) -> Sequence[DeadLetter]:
+    def malformed(self, ranges: Ranges, *, before_run: bool) -> Sequence[DeadLetter]:
         return ()
 
 

@@ -50,7 +50,7 @@ def test_what_connectors_share_names_none_of_them() -> None:
 
 def test_an_allowance_is_for_one_connector() -> None:
     assert list(problems_in("operator/exactlyonce/schema/places.py", "kinesis")) == []
-    assert len(list(problems_in("operator/exactlyonce/schema/places.py", "kafka"))) == 1
+    assert len(list(problems_in("operator/exactlyonce/schema/places.py", "postgres"))) == 1
 
 
 def test_the_product_names_no_connector_elsewhere() -> None:

@@ -15,6 +15,7 @@ from exactlyonce.connectors.doris.table import DorisColumn, DorisTable, KeysMode
 from exactlyonce_spark.connectors.doris.fit import DorisFit, TableUnfit, fit_columns
 from exactlyonce_spark.connectors.doris.rows import PIECE_BYTES, json_lines
 from exactlyonce_spark.connectors.ports import YieldedColumn
+from exactlyonce_spark.sql_text import as_json
 
 TYPES = (
     "TINYINT", "SMALLINT", "INT", "BIGINT", "LARGEINT", "FLOAT", "DOUBLE", "BOOLEAN", "CHAR", "VARCHAR", "STRING",
@@ -152,7 +153,7 @@ def test_a_name_with_a_quote_stays_inside_of_the_text_that_names_it() -> None:
 def test_nested_values_become_json_in_the_row_where_the_column_holds_json() -> None:
     there = table(DorisColumn("a", "VARIANT"), DorisColumn("b", "STRING"))
     fitted = fit_columns([YieldedColumn("a", "array<int>"), YieldedColumn("b", "array<int>")], there, "t", Write.APPEND)
-    assert fitted == (DorisFit("a", "to_json(`a`)", is_document=True), DorisFit("b", "to_json(`b`)"))
+    assert fitted == (DorisFit("a", as_json("`a`"), is_document=True), DorisFit("b", as_json("`b`")))
 
 
 ROW: dict[str, Any] = {

@@ -94,15 +94,14 @@ def test_an_error_of_the_users_own_that_has_a_name_of_ours_is_a_failure_of_the_b
             id="Spark's analysis, without the state of the query",
         ),
         pytest.param(
-            "Job aborted.\norg.apache.spark.SparkException: [KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read it.\n"
-            "\tat org.apache.spark.Foo",
-            "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read it.",
+            FROM_A_TASK.format(name="exactlyonce.connectors.kafka.reading.RecordsGone", said="Kafka does not hold orders-0."),
+            "Kafka does not hold orders-0.",
             id="Kafka lost records",
         ),
         pytest.param(
-            "x\nPartition orders-0's offset was changed from 40 to 3, some data may have been missed.\n\tat org.apache",
-            "Partition orders-0's offset was changed from 40 to 3, some data may have been missed.",
-            id="Kafka's offsets went back",
+            FROM_A_TASK.format(name="exactlyonce.errors.OriginMissing", said="Kafka at k:9092 does not know the topic."),
+            "Kafka at k:9092 does not know the topic.",
+            id="Kafka lost a topic under the query: reconciliation says what becomes of it",
         ),
         pytest.param("", "RuntimeError", id="nothing at all"),
         pytest.param("  \n ", "RuntimeError", id="nothing but space"),

@@ -75,13 +75,8 @@ def test_a_transform_that_keeps_other_state_than_the_checkpoint_holds_is_refused
 
 
 def test_brokers_that_do_not_answer_are_no_fault_of_a_batch() -> None:
-    text = (
-        "Query terminated\norg.apache.kafka.common.errors.TimeoutException: Timed out waiting. Call: listNodes\n\tat x"
-    )
-    expected = (
-        "The brokers of source.kafka do not answer (Timed out waiting. Call: listNodes); nothing has landed by this, "
-        "and it will be retried."
-    )
+    expected = "Kafka at a:9092 gave nothing of orders-0 from 5 on for 60 s (no answer in time); it will be retried."
+    text = f"Query terminated\n  File x\nexactlyonce.errors.SourceUnreachable: {expected}\n\tat x"
     for in_batch in (True, False):
         assert ending_of(RuntimeError(text), in_batch=in_batch) == (Ending.UNREACHABLE, expected)
 

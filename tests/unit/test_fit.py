@@ -11,6 +11,7 @@ from exactlyonce.schema.model import SecretRef
 from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
 from exactlyonce_spark.connectors.postgres.fit import fit_columns
 from exactlyonce_spark.connectors.postgres.table import Table, TableColumn, TargetUnfit
+from exactlyonce_spark.sql_text import as_json
 
 CATEGORIES = {
     "smallint": "int2", "integer": "int4", "bigint": "int8",
@@ -123,8 +124,8 @@ def test_a_pair_of_types_fits_when_no_value_can_change_silently(spark_type: str)
         ("bigint", "bigint", "`a``b`"),
         ("string", "text", "`a``b`"),
         ("string", "jsonb", "`a``b`"),
-        ("struct<a:int>", "jsonb", "to_json(`a``b`)"),
-        ("array<int>", "jsonb", "to_json(`a``b`)"),
+        ("struct<a:int>", "jsonb", as_json("`a``b`")),
+        ("array<int>", "jsonb", as_json("`a``b`")),
         ("float", "double precision", "cast(`a``b` as double)"),
         ("float", "real", "`a``b`"),
         ("binary", "bytea", r"concat('\\x', hex(`a``b`))"),

@@ -17,7 +17,8 @@ import pyarrow.parquet.encryption as encryption
 import pytest
 from pyspark.sql.types import ArrayType, DayTimeIntervalType, LongType, StructField, StructType, VarcharType
 
-from exactlyonce.api.format import FormatType
+from exactlyonce.api.column_ddl import parse
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.connectors.files.source_folder import LocalFolder
 from exactlyonce.connectors.files.source_lines import FileUnreadable, FileVanished
 from exactlyonce.connectors.files.source_plan import FileChanged
@@ -27,8 +28,10 @@ from exactlyonce_spark.connectors.files import columnar, source_rows
 from exactlyonce_spark.connectors.files.columnar import count_rows, rows_of
 from exactlyonce_spark.connectors.files.columnar_schema import columnar_schema
 from exactlyonce_spark.connectors.files.source_rows import POSITION_DIGITS, columnar_batches, placed
+from exactlyonce_spark.decode.records import Records
 from exactlyonce_spark.failures import ending_of
 from exactlyonce_spark.formats import SchemaInvalid
+from tests.decoders import BYTES
 
 WRITERS: dict[FormatType, Callable[[pa.Table, Any], None]] = {
     FormatType.PARQUET: pyarrow.parquet.write_table,
@@ -255,6 +258,7 @@ def test_each_row_has_the_position_of_its_file_and_its_number(tmp_path: Path, ki
         files[1] = files[1].__class__(files[1].file, files[1].position - files[1].position % source_rows._TAIL + tail)
     fields: list[tuple[str, Any]] = [
         ("value", struct({"id": pa.int64()})),
+        ("malformed", BYTES.decode(Records(pa.array([], pa.binary()), lambda _: None, lambda _: None))[1].type),
         ("folder", pa.string()),
         ("partition", pa.int32()),
         ("file", pa.string()),
@@ -264,7 +268,7 @@ def test_each_row_has_the_position_of_its_file_and_its_number(tmp_path: Path, ki
     ]
     schema = pa.schema(fields)
 
-    batches = list(columnar_batches(folder, "/in", files, kind, schema))
+    batches = list(columnar_batches(folder, "/in", files, kind, schema, parse("id BIGINT")))
 
     assert all(batch.schema == schema for batch in batches)
     rows = [row for batch in batches for row in batch.to_pylist()]

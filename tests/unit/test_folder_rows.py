@@ -10,6 +10,7 @@ from exactlyonce_spark.connectors.files.source_rows import (
     placed,
     shared_out,
 )
+from tests.decoders import BYTES, NOTHING
 from tests.folder_in_memory import MemoryFolder, source_file
 
 FILES = [source_file(f"{number}", number, 100 - number) for number in range(7)]
@@ -21,7 +22,7 @@ def test_each_line_has_a_position_of_its_own_within_the_range_of_its_file() -> N
 
     rows = [
         row
-        for batch in arrow_batches(folder, "/incoming", placed(NOTHING_READ, FILES[:3]), Taken())
+        for batch in arrow_batches(folder, "/incoming", placed(NOTHING_READ, FILES[:3]), Taken(), BYTES, NOTHING)
         for row in batch.to_pylist()
     ]
 
@@ -36,14 +37,16 @@ def test_each_line_has_a_position_of_its_own_within_the_range_of_its_file() -> N
         file = int(row["file"])
         assert ends[file] < position < ends[file + 1]
     assert rows[0]["modification_time"].timestamp() == 0
-    assert (rows[0]["folder"], rows[0]["partition"], rows[0]["value"]) == ("/incoming", 0, b"0 0")
+    assert (rows[0]["folder"], rows[0]["partition"], rows[0]["value"]) == ("/incoming", 0, {"value": b"0 0"})
 
 
 def test_no_batch_of_rows_is_larger_than_a_task_holds_easily() -> None:
     folder = MemoryFolder(lines_each=4500)
     folder.put(FILES[0])
 
-    sizes = [batch.num_rows for batch in arrow_batches(folder, "x", placed(NOTHING_READ, FILES[:1]), Taken())]
+    sizes = [
+        batch.num_rows for batch in arrow_batches(folder, "x", placed(NOTHING_READ, FILES[:1]), Taken(), BYTES, NOTHING)
+    ]
 
     assert sizes == [2000, 2000, 500]
 

@@ -12,10 +12,11 @@ from exactlyonce.errors import SecretMissing
 from exactlyonce.launch.secrets import SECRETS_FOLDER
 from exactlyonce.schema.aws_login import AwsLogin
 from exactlyonce_spark.connectors.kinesis.records import Place
+from tests.decoders import BYTES_OPTION
 
 WHOLE = {"AWS_ACCESS_KEY_ID": "id \n", "AWS_SECRET_ACCESS_KEY": "secret\n", "AWS_SESSION_TOKEN": " "}
 SPEC = KinesisSource.model_validate({"streamName": "orders", "region": "eu-west-1", "secretRef": {"name": "kinesis"}})
-PLACE = Place("orders", "orders", "eu-west-1", None, "kinesis")
+PLACE = Place("orders", "orders", "eu-west-1", None, "kinesis", BYTES_OPTION)
 
 
 @pytest.fixture
@@ -64,6 +65,6 @@ def test_a_rotated_secret_is_seen_by_the_next_task_and_by_a_query_that_runs(moun
 
 
 def test_without_a_secret_the_login_is_that_of_the_process(mounted: Path) -> None:
-    place = Place("orders", "orders", "eu-west-1", None, None)
+    place = Place("orders", "orders", "eu-west-1", None, None, BYTES_OPTION)
     assert place.address().login is None
     assert place.client()._aws.api()._request_signer._credentials.access_key == "that of the process"

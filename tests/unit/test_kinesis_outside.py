@@ -18,6 +18,7 @@ from exactlyonce.connectors.kinesis.spec import OutsideShardRange
 from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords, RecordOutsideShard
 from exactlyonce_spark.connectors.kinesis.records import KinesisRangesReader, Place, ShardRange, _batches
+from tests.decoders import BYTES_OPTION
 from tests.kinesis_api import GREATEST_HASH_KEY, SHARD, STREAM, KinesisApi, StoredShard, client_of
 
 LOW, HIGH, MIDDLE = "shardId-000000000001", "shardId-000000000002", 1 << 127
@@ -64,7 +65,7 @@ def client(api: KinesisApi, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def place(outside: OutsideShardRange) -> Place:
-    return Place(STREAM, STREAM, "eu-west-1", None, None, outside)
+    return Place(STREAM, STREAM, "eu-west-1", None, None, BYTES_OPTION, outside)
 
 
 def read(outside: OutsideShardRange, spans: dict[str, OffsetRange]) -> Counter[str]:
@@ -75,7 +76,7 @@ def read(outside: OutsideShardRange, spans: dict[str, OffsetRange]) -> Counter[s
 
 
 def texts_of(batch: pa.RecordBatch) -> list[str]:
-    return [str(data, "utf-8") for data in batch.column("data").to_pylist() if isinstance(data, bytes)]
+    return [row["value"]["value"].decode() for row in batch.to_pylist() if row["malformed"] is None]
 
 
 def sent_again_after_a_split(api: KinesisApi) -> dict[str, OffsetRange]:
@@ -141,7 +142,10 @@ def test_plain_records_and_malformed_aggregates_are_never_left_out(api: KinesisA
         place(DROP), Ranges({partition: OffsetRange(TRIM_HORIZON, position_after_record(end))})
     )
     found = [
-        data for part in reader.partitions() for batch in reader.read(part) for data in batch.column("data").to_pylist()
+        (row["value"] or row["malformed"])["value"]
+        for part in reader.partitions()
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
     ]
     assert found == [b"plain", broken]
 

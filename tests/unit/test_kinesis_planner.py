@@ -18,6 +18,7 @@ from exactlyonce_spark.connectors.kinesis import planner as planning
 from exactlyonce_spark.connectors.kinesis import read_ahead
 from exactlyonce_spark.connectors.kinesis.connector import KinesisRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner, shared
+from tests.decoders import AS_BYTES
 from tests.kinesis_api import STREAM, KinesisApi, ManualTime, StoredShard, client_of
 from tests.kinesis_in_memory import ManualClock, aggregated, position_of, texts_of
 from tests.unit.kinesis_batches import MEBIBYTE, named, planner_of, run, starts_of, stream, taken
@@ -261,6 +262,6 @@ def test_the_backlog_of_a_stream_that_names_no_limit_is_read_in_batches_that_hav
     """A first batch from TrimHorizon would else be all that the retention holds, and never fit into its transaction."""
     given = {"streamName": "orders", "region": "eu-west-1", "start": {"from": "TrimHorizon"}, **limits}
     session = mock.MagicMock()
-    KinesisRecords(KinesisSource.model_validate(given), timedelta(seconds=30)).stream(session, 1, most)
+    KinesisRecords(KinesisSource.model_validate(given), AS_BYTES, timedelta(seconds=30)).stream(session, 1, most)
     options = session.readStream.format.return_value.options.call_args.kwargs
     assert (int(options["records"]), int(options["bytes"])) == (records, size)

@@ -6,7 +6,6 @@ import pickle
 from collections.abc import Iterable
 from itertools import count, pairwise
 
-import pyarrow as pa
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -17,7 +16,8 @@ from exactlyonce.connectors.kinesis.shards import GREATEST_HASH_KEY, hash_key_of
 from exactlyonce_spark.connectors.kinesis import records
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit
 from exactlyonce_spark.connectors.kinesis.records import KinesisStreamReader, Offsets, Place, ShardRange
-from exactlyonce_spark.connectors.kinesis.rows import _ARROW, SequenceNumberTooLong, arrow_batches
+from exactlyonce_spark.connectors.kinesis.rows import SequenceNumberTooLong, arrow_batches
+from tests.decoders import BYTES, BYTES_OPTION, NOTHING
 from tests.kinesis_api import SHARD, STREAM, KinesisApi, ManualTime, StoredShard, client_of
 from tests.kinesis_in_memory import aggregated
 
@@ -32,10 +32,10 @@ def user_records_of(sizes: Iterable[int]) -> list[UserRecordData]:
 
 
 def test_an_arrow_batch_of_large_records_is_bounded_and_one_of_small_records_has_many() -> None:
-    large = list(arrow_batches(user_records_of([MEBIBYTE] * 40 + [20 * MEBIBYTE]), STREAM, SHARD))
+    large = list(arrow_batches(user_records_of([MEBIBYTE] * 40 + [20 * MEBIBYTE]), STREAM, SHARD, BYTES, NOTHING))
     assert max(batch.nbytes for batch in large[:-1]) < 10 * MEBIBYTE, "a batch of one is as large as its record"
     assert sum(batch.num_rows for batch in large) == 41
-    assert [batch.num_rows for batch in arrow_batches(user_records_of([10] * 5000), STREAM, SHARD)] == [
+    assert [batch.num_rows for batch in arrow_batches(user_records_of([10] * 5000), STREAM, SHARD, BYTES, NOTHING)] == [
         2000,
         2000,
         1000,
@@ -47,14 +47,14 @@ def test_the_greatest_text_of_a_rows_number_and_position_is_that_of_the_last_row
     last = UserRecord(10**55, 2)
     places = [UserRecord(9), UserRecord(10), UserRecord(2**186 - 1), last, UserRecord(last.sequence_number, 10)]
     users = [UserRecordData(place, "key", None, b"", 0) for place in places]
-    (rows,) = (batch.to_pylist() for batch in arrow_batches(users, STREAM, SHARD))
+    (rows,) = (batch.to_pylist() for batch in arrow_batches(users, STREAM, SHARD, BYTES, NOTHING))
     for column in ("sequence_number", "position"):
         texts = [row[column] for row in rows]
         assert sorted(range(5), key=lambda place: texts[place]) == sorted(range(5), key=lambda place: places[place])
         assert max(texts) == texts[2], "the greatest number that a stream can have"
     assert [int(row["position"]) for row in rows] == [place.position for place in places]
     with pytest.raises(SequenceNumberTooLong, match="has more than 56 digits"):
-        list(arrow_batches([UserRecordData(UserRecord(10**56), "key", None, b"", 0)], STREAM, SHARD))
+        list(arrow_batches([UserRecordData(UserRecord(10**56), "key", None, b"", 0)], STREAM, SHARD, BYTES, NOTHING))
 
 
 def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
@@ -67,17 +67,22 @@ def test_rows_are_the_same_from_what_the_planner_hands_over_and_from_the_range(
     reader = ShardReader(client_of(api, time), STREAM, SHARD, TRIM_HORIZON)
     fetched = (*reader.fetch().records, *reader.fetch().records)
     ends = [TRIM_HORIZON, UserRecord(numbers[1], 2).position, UserRecord(numbers[4], 1).position, SHARD_END]
-    place = Place(STREAM, STREAM, "eu-west-1", None, None)
+    place = Place(STREAM, STREAM, "eu-west-1", None, None, BYTES_OPTION)
     rows = []
     for start, end in pairwise(ends):
         handed, read = (
-            pa.Table.from_batches(
-                records._batches(place, ShardRange(SHARD, to_text(start), to_text(end), held)), schema=_ARROW
-            )
+            [
+                row
+                for batch in records._batches(place, ShardRange(SHARD, to_text(start), to_text(end), held))
+                for row in batch.to_pylist()
+            ]
             for held in (fetched, None)
         )
-        assert handed.equals(read)
-        rows += [(row["data"], row["sub_sequence_number"], row["malformed"] is None) for row in handed.to_pylist()]
+        assert handed == read
+        rows += [
+            ((row["value"] or row["malformed"])["value"], row["sub_sequence_number"], row["malformed"] is None)
+            for row in handed
+        ]
     assert [row[0] for row in rows] == [b"a", b"b", b"c", b"d", b"", b"\xf3\x89\x9a\xc2 damaged", b"e", b"f", b"g"]
     assert [number for _, number, _ in rows] == [0, 0, 1, 2, 0, 0, 0, 1, 0]
     assert [well for _, _, well in rows].index(False) == 5
@@ -90,13 +95,15 @@ def test_tasks_are_handed_what_the_planner_has_fetched_and_ask_kinesis_for_nothi
     api.put(b"a", aggregated(["b", "c", "d"]), b"e")
     monkeypatch.setattr(Place, "lasting_client", lambda _: client_of(api, time))
     monkeypatch.setattr(Place, "client", lambda _: pytest.fail("a task asks Kinesis"))
-    reader = KinesisStreamReader(Place(STREAM, STREAM, "eu-west-1", None, None), BatchLimit(2, MEBIBYTE))
+    reader = KinesisStreamReader(Place(STREAM, STREAM, "eu-west-1", None, None, BYTES_OPTION), BatchLimit(2, MEBIBYTE))
     stands, batches = {STREAM: {SHARD: to_text(TRIM_HORIZON)}}, []
     for _ in range(4):
         ends = reader.latestOffset(stands, ReadAllAvailable())
         (part,) = reader.partitions(stands, ends)
         of_a_task, its_part = pickle.loads(pickle.dumps((reader, part)))
-        batches.append([data for rows in of_a_task.read(its_part) for data in rows.column("data").to_pylist()])
+        batches.append(
+            [data["value"] for rows in of_a_task.read(its_part) for data in rows.column("value").to_pylist()]
+        )
         stands = ends
     reader.stop()
     assert batches == [[], [b"a", b"b"], [b"c", b"d"], [b"e"]]
@@ -123,7 +130,7 @@ def test_a_key_belongs_to_the_child_that_was_opened_before_its_record_though_the
     api.hash_keys |= {SHARD: (0, middle), other: (middle + 1, GREATEST_HASH_KEY)}
     monkeypatch.setattr(Place, "lasting_client", lambda _: client_of(api, time))
     monkeypatch.setattr(Place, "client", lambda _: client_of(api, time))
-    place = Place(STREAM, STREAM, "eu-west-1", None, None, compute_shard=True)
+    place = Place(STREAM, STREAM, "eu-west-1", None, None, BYTES_OPTION, compute_shard=True)
     reader = KinesisStreamReader(place, BatchLimit(100, MEBIBYTE))
     stands = {STREAM: {SHARD: to_text(TRIM_HORIZON)}}
     computed: list[tuple[str, str, str]] = []
@@ -137,7 +144,7 @@ def test_a_key_belongs_to_the_child_that_was_opened_before_its_record_though_the
         parts = pickle.loads(pickle.dumps(reader.partitions(stands, ends)))
         assert api.calls["list_shards"] == 1, "once a batch, however many shards it reads"
         rows = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
-        computed.extend((row["data"].decode(), row["shard_id"], row["computed_shard"]) for row in rows)
+        computed.extend((row["value"]["value"].decode(), row["shard_id"], row["computed_shard"]) for row in rows)
         return ends
 
     api.put(aggregated(["own"], key_within(api, SHARD)), aggregated(["before"], key_within(api, other)))
@@ -162,7 +169,7 @@ def test_a_key_belongs_to_the_child_that_was_opened_before_its_record_though_the
 
 
 def test_a_reader_that_is_sent_to_tasks_takes_nothing_of_the_planner_with_it() -> None:
-    place = Place(STREAM, STREAM, "eu-west-1", None, "login")
+    place = Place(STREAM, STREAM, "eu-west-1", None, "login", BYTES_OPTION)
     reader = KinesisStreamReader(place, BatchLimit(1, 1))
     reader._planner = object()  # type: ignore[assignment] # whatever it holds
     sent = reader.__getstate__()

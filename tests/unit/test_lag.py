@@ -232,3 +232,14 @@ def test_a_partition_without_an_answer_keeps_its_age() -> None:
     lags = dated(measured({ZERO: 1, ONE: 1}, bounds(5, 5), {}, NOON), {ZERO: NOON})
     assert (lags[ZERO].oldest_timestamp, lags[ONE].oldest_timestamp) == (NOON, None)
     assert positions_to_date(lags) == {ONE: 1}
+
+
+def test_what_an_open_transaction_holds_back_is_lag_and_dated_where_nothing_else_waits() -> None:
+    held = {ZERO: Bounds(0, 9, held_back=4), ONE: Bounds(0, 7, held_back=2)}
+    before = replace(after_ledger(Snapshot(), landed(5, 3)), asked_ledger=True)
+    found = after_source(before, landed(5, 3).positions, held, NOON)
+    found = replace(found, partitions=dated(found.partitions, {ZERO: NOON - 90, ONE: NOON - 300}))
+    known = found.lag(NOON)
+    assert known is not None
+    assert (known.records, known.held_back_records, known.is_caught_up) == (8, 6, False)
+    assert known.held_back_since == NOON - 90, "in the other one, records wait that the stream may read"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from exactlyonce.api.status import Progress
+from exactlyonce.api.conditions import conditions_of
+from exactlyonce.api.status import Progress, StreamStatus
 from exactlyonce.control.metrics import OperatorMetrics
 from exactlyonce.control.observer import Observer, progress_with_lag
 from exactlyonce.control.wakeups import Key
@@ -49,6 +51,20 @@ def test_a_status_says_why_the_lag_is_not_known_and_keeps_what_another_operator_
     silent = after_source_problem(Snapshot(remembered_timestamp=NOON.timestamp()), "Kafka does not answer.")
     shown = progress_with_lag(before, silent, NOON + timedelta(hours=1))
     assert shown == before.model_copy(update={"lag_problem": "Kafka does not answer."})
+
+
+def test_a_status_says_that_a_transaction_holds_records_back_once_it_has_been_open_for_a_minute() -> None:
+    found = snapshot_of(Brokers({"orders": 9}), Database({"shop/orders": 4}))
+    held = {key: replace(lag, bounds=replace(lag.bounds, held_back=5)) for key, lag in found.partitions.items()}
+    snapshot = replace(found, partitions=held)
+    shown = progress_with_lag(Progress(batch=4), snapshot, NOON)
+    assert (shown.lag_records, shown.held_back_records, shown.held_back_since) == (5, 5, NOON - timedelta(seconds=60))
+    soon = progress_with_lag(Progress(batch=4), snapshot, NOON - timedelta(seconds=1))
+    assert (soon.lag_records, soon.held_back_records, soon.held_back_since) == (5, None, None)
+    (told,) = [it for it in conditions_of(StreamStatus(progress=shown), 1, NOON) if it.type == "HeldBack"]
+    assert (told.status, told.reason) == ("True", "OpenTransaction")
+    assert told.message.startswith("5 records are held back by a transaction that has been open since 20")
+    assert not [it for it in conditions_of(StreamStatus(progress=soon), 1, NOON) if it.type == "HeldBack"]
 
 
 def test_a_status_is_not_written_for_an_age_that_is_nearly_the_same() -> None:

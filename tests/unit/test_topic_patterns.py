@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from exactlyonce.connectors.kafka.spec import KafkaSource
-from exactlyonce.schema.name_pattern import READ_ALIKE, NamePattern, for_java, selects
+from exactlyonce.schema.name_pattern import READ_ALIKE, NamePattern, selects
 
 READ_DIFFERENTLY = {
     "a backreference": r"(a)\1",
@@ -111,7 +111,3 @@ def test_a_pattern_that_would_backtrack_for_ever_is_matched_all_the_same(pattern
     name = 248 * "a" + "!"
     assert source.selected({name: range(1)}) == (frozenset(), ())
     assert not source.selection().reads_origin(name)
-
-
-def test_java_is_given_a_pattern_that_is_anchored_with_all_of_its_alternatives() -> None:
-    assert for_java("orders|returns") == "^(?:orders|returns)$"

@@ -7,6 +7,9 @@ second InProgress and the third Failed; docs/argocd/health.lua tells Argo CD the
 Measured stands beside them, and decides nothing: whether the lag that the status shows is that of now. It is there once the
 stream has been measured, or could not be.
 
+HeldBack stands beside them as well: a transaction that is open holds records back, so that nobody may read them. It is there as
+long as one does.
+
 BatchLimited stands beside them, too: whether batches are held smaller than the resource says, because one was too large. It is
 there once that has happened.
 
@@ -27,6 +30,7 @@ from exactlyonce.api.status import Condition, ConditionStatus, Phase, StreamStat
 
 READY, RECONCILING, STALLED = "Ready", "Reconciling", "Stalled"
 MEASURED = "Measured"
+HELD_BACK = "HeldBack"
 BATCH_LIMITED = "BatchLimited"
 LANDED_SHOWN = "LandedShown"
 
@@ -78,7 +82,8 @@ def conditions_of(status: StreamStatus, generation: int, now: datetime) -> tuple
     ]
     since = {condition.type: condition for condition in status.conditions}
     made = []
-    for kind, holds, reason, message in [*wanted, *_measured(status), *_batch_limited(status), *_landed_shown(status)]:
+    beside = [*_measured(status), *_held_back(status), *_batch_limited(status), *_landed_shown(status)]
+    for kind, holds, reason, message in [*wanted, *beside]:
         so = ConditionStatus.TRUE if holds else ConditionStatus.FALSE
         before = since.get(kind)
         unchanged = before is not None and before.status is so
@@ -169,6 +174,19 @@ def _measured(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
         in_part = progress.lag_files is not None
         return [(MEASURED, False, "MeasuredInPart" if in_part else "NotMeasured", progress.lag_problem)]
     return [(MEASURED, True, "Measured", "The lag is measured from the source and the ledger.")]
+
+
+def _held_back(status: StreamStatus) -> list[tuple[str, bool, str, str]]:
+    """Return that an open transaction holds records back, as a condition; none where none does."""
+    progress = status.progress
+    if progress is None or progress.held_back_since is None:
+        return []
+    said = (
+        f"{progress.held_back_records} records are held back by a transaction that has been open since "
+        f"{progress.held_back_since.isoformat()}: no reader at read_committed sees them. They land once its producer, or the "
+        "source by its time limit, ends it; see the source's own tools for transactions."
+    )
+    return [(HELD_BACK, True, "OpenTransaction", said)]
 
 
 def _batch_limited(status: StreamStatus) -> list[tuple[str, bool, str, str]]:

@@ -6,23 +6,10 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from exactlyonce.api.format_options import DECODER_OPTIONS, problems
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.schema.constraints import Rule, cel_list
 from exactlyonce.schema.model import Model, Texts
-
-
-class FormatType(StrEnum):
-    """How a record's value is encoded."""
-
-    JSON = "Json"
-    CSV = "Csv"
-    RAW = "Raw"
-    PARQUET = "Parquet"
-    ORC = "Orc"
-
-    @property
-    def is_columnar(self) -> bool:
-        """Whether the source itself reads rows, and a record has no bytes to parse."""
-        return self in (FormatType.PARQUET, FormatType.ORC)
 
 
 class OnMalformed(StrEnum):
@@ -44,27 +31,29 @@ DELETED = "_deleted"
 """With onTombstone: Delete, the column that says whether a row deletes its key: of the view `source`, of what the query yields,
 and of what is staged."""
 
-_FORMAT_OPTIONS = {
-    FormatType.JSON: (
-        "allowComments", "allowNumericLeadingZeros", "allowSingleQuotes", "allowUnquotedFieldNames", "dateFormat",
-        "locale", "primitivesAsString", "timeZone", "timestampFormat", "timestampNTZFormat",
-    ),
-    FormatType.CSV: (
-        "comment", "dateFormat", "emptyValue", "escape", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "locale",
-        "nullValue", "quote", "sep", "timeZone", "timestampFormat", "timestampNTZFormat",
-    ),
-    FormatType.RAW: (),
-    FormatType.PARQUET: (),
-    FormatType.ORC: (),
-}  # fmt: skip
+
+class TimestampUnit(StrEnum):
+    """What a number in a column of type TIMESTAMP counts, since 1970."""
+
+    SECONDS = "Seconds"
+    MILLISECONDS = "Milliseconds"
+    MICROSECONDS = "Microseconds"
+    NANOSECONDS = "Nanoseconds"
 
 
-def _options_rule(kind: FormatType, known: tuple[str, ...]) -> Rule:
+_UNITED = (FormatType.JSON, FormatType.CSV)
+
+
+def _options_rule(kind: FormatType) -> Rule:
+    known = DECODER_OPTIONS[kind]
     allowed = f"nothing but {', '.join(known)}" if known else "nothing"
     return Rule(
         f"self.type != '{kind}' || !has(self.options) || self.options.all(name, name in {cel_list(known)})",
         lambda it: it.type is not kind or set(it.options) <= set(known),
-        f"options may set {allowed} for {kind}",
+        f"options may set {allowed} for {kind}; docs/values.md says what to write instead of those of Spark's parsers"
+        if known
+        else f"options may set {allowed} for {kind}",
+        told=lambda it: "; ".join((f"options may set {allowed} for {kind}", *problems(kind, it.options))),
     )
 
 
@@ -95,6 +84,28 @@ class Format(Model):
         "condition on other columns must not leave tombstones out (WHERE _deleted OR amount > 0). The source itself "
         "forgets tombstones: a stream that is further behind than the topic's delete.retention.ms misses deletions.",
     )
-    options: Texts = Field({}, description="Spark's options of the format, such as sep or timestampFormat.")
+    timestamp_unit: TimestampUnit | None = Field(
+        None,
+        description="What a number in a column of type TIMESTAMP counts, since 1970; a record with such a number is malformed "
+        "if this is not set. Times in texts are ISO 8601 in any case.",
+    )
+    options: Texts = Field(
+        {},
+        description="How texts are written: timeZone and allowNonNumericNumbers for Json and Csv; sep, quote and nullValue for "
+        "Csv. docs/values.md says what each column takes.",
+    )
 
-    rules = tuple(_options_rule(kind, known) for kind, known in _FORMAT_OPTIONS.items())
+    rules = (
+        *(_options_rule(kind) for kind in FormatType),
+        Rule(
+            "!has(self.options) || !('allowNonNumericNumbers' in self.options) || "
+            "self.options['allowNonNumericNumbers'] in ['true', 'false']",
+            lambda it: it.options.get("allowNonNumericNumbers", "true") in ("true", "false"),
+            "options.allowNonNumericNumbers is true or false",
+        ),
+        Rule(
+            f"!has(self.timestampUnit) || self.type in {cel_list(_UNITED)}",
+            lambda it: it.timestamp_unit is None or it.type in _UNITED,
+            "timestampUnit is for Json and Csv",
+        ),
+    )

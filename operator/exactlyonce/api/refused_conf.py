@@ -21,7 +21,6 @@ ALWAYS = {
     "spark.sql.streaming.forceDeleteTempCheckpointLocation": "a checkpoint is never deleted",
     "spark.sql.streaming.checkpointFileManagerClass": "the operator chooses it by the kind of storage",
     "spark.sql.streaming.minBatchesToRetain": "it has a field of its own, checkpointRetention.batches",
-    "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "the other way has no time limits",
     "spark.sql.streaming.stopTimeout": _OWN,
     "spark.sql.streaming.offsetLog.formatVersion": "reconciliation reads versions 1 and 2; Spark chooses between them",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": _OWN,

@@ -157,6 +157,12 @@ class Progress(StatusModel):
         None,
         description="The timestamp of that record in the source: its age grows, even while this field is not updated.",
     )
+    held_back_records: int | None = Field(
+        None,
+        description="The number of those records that an open transaction holds back: no reader at read_committed sees them. "
+        "Absent unless one has been open for a minute.",
+    )
+    held_back_since: datetime | None = Field(None, description="The timestamp of the first of them.")
     held_records: int | None = Field(
         None, description="How many records are in quarantine; a replay lands them. Absent until it was counted."
     )
@@ -201,7 +207,7 @@ class ConditionStatus(StrEnum):
 class Condition(StatusModel):
     """One condition, in the form of Kubernetes' own (metav1.Condition)."""
 
-    type: str = Field(description="Ready, Reconciling, Stalled, Measured, BatchLimited or LandedShown.")
+    type: str = Field(description="Ready, Reconciling, Stalled, Measured, HeldBack, BatchLimited or LandedShown.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
     reason: str = Field(description="Why, as a CamelCase code.")
     message: str = Field(description="Why, in one sentence.")

@@ -164,6 +164,9 @@ def _lag(progress: Resource, objectives: Resource, now: datetime) -> str:
         words += f" ({progress['lagBytes']} bytes)"
     if progress.get("oldestRecordAt"):
         words += f"; the oldest was written {behind(progress, now)} ago, at {clock_time(progress['oldestRecordAt'])}"
+    if progress.get("heldBackSince"):
+        held = f"{progress['heldBackRecords']} of them are held back by a transaction that is open"
+        words += f"; {held} since {clock_time(progress['heldBackSince'])}"
     if objectives.get("lagSeconds"):
         words += f" (objective {objectives['lagSeconds']}s)"
     return words + (f"\nNot measured now: {progress['lagProblem']}" if progress.get("lagProblem") else "")

@@ -78,6 +78,10 @@ class Observer:
         return status.model_copy(update={"progress": progress})
 
 
+HELD_BACK_SECONDS = 60.0
+"""How long a transaction may be open before the status says that it holds records back: most take seconds."""
+
+
 def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime) -> Progress:
     """Return how far a stream has come, with what is known of its lag. Performs no I/O.
 
@@ -93,8 +97,12 @@ def progress_with_lag(before: Progress | None, snapshot: Snapshot, now: datetime
         age = 0 if lag is not None and lag.is_caught_up else None
     if age is not None and known.lag_seconds is not None and abs(age - known.lag_seconds) * 10 < age:
         age = known.lag_seconds
+    since = None if lag is None else lag.held_back_since
+    is_held = lag is not None and since is not None and at - since >= HELD_BACK_SECONDS
     return known.model_copy(
         update={
+            "held_back_records": lag.held_back_records if lag is not None and is_held else None,
+            "held_back_since": datetime.fromtimestamp(int(since), UTC) if since is not None and is_held else None,
             "lag_records": None if lag is None else lag.records,
             "lag_files": None if files is None else files.files,
             "lag_bytes": None if files is None else files.size_bytes,

@@ -1,7 +1,8 @@
-"""Which data streams, and tables beside them, the operator may reach with its own login, by namespace. Performs no I/O.
+"""Which data streams, their tables and MSK clusters the operator may reach with its own login, by namespace. Performs no I/O.
 
 An administrator allows them (`sources.locations` of the chart); nothing is allowed by default. They are compared as they are
-written: a data stream by its ARN, since a name alone means another stream in each account, and a table by its region and name.
+written: a data stream by its ARN, since a name alone means another stream in each account, a table by its region and name, a
+cluster by the name that its brokers share.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from pydantic import Field, TypeAdapter
 
 from exactlyonce.control.namespace_lists import NAMESPACE, ServiceAllowance, entries_of
 from exactlyonce.schema.constraints import matches
-from exactlyonce.schema.places import DATA_STREAM, NAMED_PLACES, TABLE_PREFIX, NamedPlace
+from exactlyonce.schema.places import DATA_STREAM, MSK_PREFIX, NAMED_PLACES, TABLE_PREFIX, NamedPlace
 
-_IN = rf"({DATA_STREAM}|{TABLE_PREFIX}[a-z0-9-]{{1,64}}/)"
+_IN = rf"({DATA_STREAM}|{TABLE_PREFIX}[a-z0-9-]{{1,64}}/|{MSK_PREFIX})"
 _PART = "[A-Za-z0-9_.-]"
 _PLACE = rf"{_IN}{_PART}+"
 # Before a `*`, a dot or an underscore follows {namespace}: no name of a namespace has one. Else `a-*` would mean `a-b-…` too.
@@ -36,7 +37,9 @@ Name = Annotated[
 class SourceAllowance(ServiceAllowance):
     """Some namespaces, and what their streams may read, and show what has landed in, with the operator's own login."""
 
-    names: tuple[Name, ...] = Field(min_length=1, description="Data streams by ARN, and lease tables.")
+    names: tuple[Name, ...] = Field(
+        min_length=1, description="Data streams by ARN, lease tables, and clusters of Amazon MSK."
+    )
 
     def allows(self, namespace: str, place: NamedPlace) -> bool:
         """Return whether a stream of this namespace may name this place."""

@@ -102,6 +102,11 @@ class PartitionLag:
         return self.lag_records != 0
 
     @property
+    def is_held_back(self) -> bool:
+        """Whether the stream has landed all that it may read, and an open transaction holds back what follows."""
+        return self.bounds.held_back > 0 and self.landed >= self.bounds.latest - self.bounds.held_back
+
+    @property
     def is_beyond_source(self) -> bool:
         """Whether more has landed than the source holds: it is another topic than the one that was read, or was cut."""
         return self.landed > self.bounds.latest
@@ -205,12 +210,16 @@ class StreamLag:
     """The lag of a whole stream. `oldest_timestamp` is None where no record waits, or its age is not known.
 
     `records` is None where some partition does not tell how many records wait; `is_caught_up` says that none does.
+    `held_back_records` of them no reader at read_committed sees yet; `held_back_since` is the timestamp of the first one, in
+    the partitions where nothing else waits.
     """
 
     records: int | None
     oldest_timestamp: float | None
     retention_seconds: float | None
     is_caught_up: bool
+    held_back_records: int = 0
+    held_back_since: float | None = None
 
 
 def total(lags: PartitionLags, at: float) -> StreamLag:
@@ -220,4 +229,12 @@ def total(lags: PartitionLags, at: float) -> StreamLag:
     counted = [lag.lag_records for lag in lags.values() if lag.lag_records is not None]
     is_caught_up = all(lag.is_caught_up for lag in lags.values())
     records = sum(counted) if len(counted) == len(lags) else 0 if is_caught_up else None
-    return StreamLag(records, min(timestamps, default=None), min(remaining, default=None), is_caught_up)
+    since = [lag.oldest_timestamp for lag in lags.values() if lag.is_held_back and lag.oldest_timestamp is not None]
+    return StreamLag(
+        records,
+        min(timestamps, default=None),
+        min(remaining, default=None),
+        is_caught_up,
+        sum(lag.bounds.held_back for lag in lags.values()),
+        min(since, default=None),
+    )

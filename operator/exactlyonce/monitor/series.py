@@ -66,10 +66,6 @@ def _checkpoint(read: Callable[[Size], Value]) -> Reader:
     return lambda view, at: None if view.checkpoint is None else read(view.checkpoint)
 
 
-def _oldest(view: StreamView, at: float) -> Value:
-    return None if view.snapshot is None else view.snapshot.oldest_timestamp(at)
-
-
 def _has_landed(view: StreamView) -> Value:
     """Return whether a batch with records has landed: by the ledger where it knows the stream, else by the status."""
     landed = None if view.snapshot is None else view.snapshot.landed
@@ -85,7 +81,7 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
             "The timestamp of the oldest record, or file of a folder, that has not landed; `time()` less it is the lag in "
             "seconds, which grows whatever is down. Absent while nothing waits.",
         ),
-        _oldest,
+        lambda view, at: None if view.snapshot is None else view.snapshot.oldest_timestamp(at),
     ),
     (
         _gauge(
@@ -94,6 +90,19 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
             "than 0 when that says nothing.",
         ),
         _lag(lambda lag: lag.records),
+    ),
+    (
+        _gauge(
+            "held_back_records", "Offsets behind the start of an open transaction: the stream may not read them yet."
+        ),
+        _lag(lambda lag: lag.held_back_records),
+    ),
+    (
+        _gauge(
+            "held_back_since_timestamp_seconds",
+            "The timestamp of the first of them; absent while others wait, or none.",
+        ),
+        _lag(lambda lag: lag.held_back_since),
     ),
     (
         _gauge(
@@ -286,8 +295,6 @@ OF_STREAMS: tuple[tuple[Series, Reader], ...] = (
 )
 """Every series with one value a stream, and how it is read; None leaves it out."""
 
-OF_FLEET = (
-    *(series for series, _ in OF_STREAMS), PHASE, PARTITIONS, CONDITION, REPLAYS, REPLAY_RECORDS,
-    REPLAY_PROGRESSED, HALTED, *OF_LEDGERS,
-)  # fmt: skip
+OF_FLEET = (*(series for series, _ in OF_STREAMS), PHASE, PARTITIONS, CONDITION, REPLAYS, REPLAY_RECORDS, REPLAY_PROGRESSED,
+            HALTED, *OF_LEDGERS)  # fmt: skip
 """Every series but those of partitions."""

@@ -1,8 +1,8 @@
 r"""Names by pattern: the part of regular expressions that RE2 and Java read alike, matched in linear time. docs/adr/0013.
 
-The operator matches with RE2: time and memory are bounded whatever a tenant writes, and the interpreter's lock is held for
-milliseconds at most. The driver matches with java.util.regex, as Spark does. Both have to select the same names, so a pattern
-may use only what the two read alike: `SYNTAX` says what that is, as one regular expression that CEL, RE2 and Python read.
+Names are matched with RE2: time and memory are bounded whatever a tenant writes, and the interpreter's lock is held for
+milliseconds at most. Who writes patterns knows them from java.util.regex, as in Spark's subscribePattern. So a pattern may
+use only what the two read alike: `SYNTAX` says what that is, as one regular expression that CEL, RE2 and Python read.
 What no regular expression can say of another one is checked beside it: that no anchor stands in a group, here; that
 parentheses close, that bounds are in order, and the size of what is compiled, by RE2.
 
@@ -67,14 +67,6 @@ def selects(pattern: str, name: str) -> bool:
         PatternUnreadable: if it is not a pattern that Java and RE2 read alike.
     """
     return _compiled(pattern).fullmatch(name) is not None
-
-
-def for_java(pattern: str) -> str:
-    """Return the pattern for Spark's subscribePattern, which takes a topic as soon as some part of its name matches.
-
-    Source: SubscribePatternStrategy.assignedTopicPartitions of Spark 4.2.0, `topicRegex.findFirstIn(name).isDefined`.
-    """
-    return f"^(?:{pattern})$"
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -21,7 +21,13 @@ TABLE_PREFIX = "dynamodb://"
 DATA_STREAM = "arn:aws[a-z-]*:kinesis:[a-z0-9-]+:[0-9]{12}:stream/"
 """What the ARN of a data stream looks like before its name."""
 
-NAMED_PLACES = f"arn:aws:kinesis:region:account:stream/name, or {TABLE_PREFIX}region/table for a lease table"
+MSK_PREFIX = "msk://"
+"""How a cluster of Amazon MSK is written: msk:// and its bootstrap servers' names without that of the broker."""
+
+NAMED_PLACES = (
+    f"arn:aws:kinesis:region:account:stream/name, {TABLE_PREFIX}region/table for a lease table, or "
+    f"{MSK_PREFIX}orders.abc123.c2.kafka.region.amazonaws.com for a cluster of Amazon MSK"
+)
 """How a `NamedPlace` is written, in words, and an example."""
 EXAMPLE_OF_A_NAMED_PLACE = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 
@@ -163,7 +169,8 @@ class S3Place(Model):
 class NamedPlace:
     """What a stream reads or is shown in, by the name that administrators allow, and the service that it belongs to.
 
-    A data stream has its ARN as its name; a table is written as `dynamodb://region/table`.
+    A data stream has its ARN as its name; a table is written as `dynamodb://region/table`, a cluster of Amazon MSK as
+    `msk://` and the name that its brokers share.
     """
 
     name: str

@@ -21,13 +21,15 @@ class Bounds:
 
     A source that cannot tell where a partition ends now has `PARTITION_END` for latest. `retention_seconds` is how long it
     keeps a record, where it limits that by time alone. `tells_ages` is False where nobody but its driver can ask a source: then
-    whether a record waits, and for how long, is not known.
+    whether a record waits, and for how long, is not known. `held_back` is how many of the offsets before `latest` the stream
+    may not read yet, because they lie behind the start of a transaction that is open.
     """
 
     earliest: int
     latest: int
     retention_seconds: float | None = None
     tells_ages: bool = True
+    held_back: int = 0
 
 
 @dataclass(frozen=True)

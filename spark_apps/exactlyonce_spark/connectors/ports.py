@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
@@ -21,29 +21,27 @@ from exactlyonce_spark.metrics import NotLanded
 from exactlyonce_spark.replay_parts import RangeDivider
 from exactlyonce_spark.target import ManifestTarget, ReplayTarget, Target, TaskRange, TwoPhaseTarget
 
+Spot = tuple[Partition, OffsetRange]
+"""Records of one partition; there may be several of one."""
+
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
     """The columns of a source's records, as SQL expressions over what its DataFrame has.
 
+    Beside those that they name, a DataFrame has the columns `value` and `malformed` (`decode/records.py`).
+
     `view` has the columns that the view `source` gets beside those of the schema, by their names there; each begins with an
-    underscore; `view_key` is the one with the record's key. `where` says over these names which record it is, for a
-    message. The others tell what a dead letter keeps; `value` is the column that the format parses. `position` is an integer,
-    or the decimal text of one that no type of Spark holds. `malformed`, where the source has it, says why a record is
-    malformed whatever its format, and is NULL for the others. `place`, where a person cannot read `position`, is a JSON object
-    that says where the record is, in the words of the source.
+    underscore. `where` says over these names which record it is, for a message. The others tell what a dead letter keeps.
+    `position` is an integer, or the decimal text of one that no type of Spark holds. `place`, where a person cannot read
+    `position`, is a JSON object that says where the record is, in the words of the source.
     """
 
     view: Mapping[str, str]
-    view_key: str
     where: str
     origin: str
     partition: str
     position: str
-    timestamp: str
-    key: str
-    value: str = "value"
-    malformed: str | None = None
     place: str | None = None
 
 
@@ -104,19 +102,20 @@ class SourceReader(Protocol):
         """Return the columns of a DataFrame of records."""
         ...
 
-    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+    def stream(self, session: Any, partitions: int, most: int | None, left_out: Collection[Spot] = ()) -> Any:
         """Return the streaming DataFrame of the records; `partitions` is how many there are now.
 
-        `most` is how many records a batch may span while that is less than the resource's own limit.
+        `most` is how many records a batch may span while that is less than the resource's own limit. What is `left_out` is
+        not decoded, and has neither `value` nor `malformed`.
         """
         ...
 
-    def batch(self, session: Any, ranges: Ranges) -> Any:
-        """Return the records of exactly these ranges as a DataFrame."""
+    def batch(self, session: Any, ranges: Ranges, left_out: Collection[Spot] = ()) -> Any:
+        """Return the records of exactly these ranges as a DataFrame; what is `left_out` is as in `stream`."""
         ...
 
-    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[TaskRange] | None:
-        """Return the range of each input partition of a scan, in the order of the tasks.
+    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterable[tuple[TaskRange, ...]] | None:
+        """Return the ranges of each input partition of a scan, in the order of the tasks.
 
         None where Spark does not show what a task reads: `commit: Partition` is then refused, and so is a partition that
         appears during the query, since nothing tells where its first batch starts, unless the source `names_before_reading`.

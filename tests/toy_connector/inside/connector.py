@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from exactlyonce.connectors.toy.codec import CODEC, ToyCodec
 from exactlyonce.connectors.toy.memory import client_of
 from exactlyonce.connectors.toy.spec import ToySink, ToySource
 
+from exactlyonce.api.format import Format
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.errors import Refused
@@ -19,7 +20,9 @@ from exactlyonce.ledger.fence import Permit
 from exactlyonce.ledger.port import Ledger
 from exactlyonce.ledger.rows import StreamRow
 from exactlyonce.positions.ranges import BatchNumber, Ranges
-from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, RecordColumns, YieldedColumn
+from exactlyonce_spark.connectors.ports import FittedColumn, NoTasks, PositionPart, RecordColumns, Spot, YieldedColumn
+from exactlyonce_spark.decode.records import as_option
+from exactlyonce_spark.decode.unread import LeftOut
 from exactlyonce_spark.manifest_landing import recover_manifests
 from exactlyonce_spark.target import ManifestTarget, Prepared, RecordsOfBatch
 
@@ -31,6 +34,7 @@ class ToyRecords:
     """A `SourceReader` over a memory."""
 
     spec: ToySource
+    format: Format
     codec: ToyCodec = CODEC
 
     @property
@@ -51,22 +55,25 @@ class ToyRecords:
     def columns(self, records: Any) -> RecordColumns:
         """Return the columns of its records."""
         where = "concat(' in partition ', _partition, ' position ', _position)"
-        return RecordColumns(_VIEW, "_key", where, "origin", "partition", "position", "timestamp", "key")
+        return RecordColumns(_VIEW, where, "origin", "partition", "position")
 
-    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+    def stream(self, session: Any, partitions: int, most: int | None, left_out: Collection[Spot] = ()) -> Any:
         """Return the streaming DataFrame of its records."""
         limit = self.spec.batch_records if most is None else min(self.spec.batch_records, most)
-        options = {"server": self.spec.server, "batch_records": str(limit)}
+        options = {**self._options(left_out), "batch_records": str(limit)}
         return session.readStream.format(_registered(session)).options(**options).load()
 
-    def batch(self, session: Any, ranges: Ranges) -> Any:
+    def batch(self, session: Any, ranges: Ranges, left_out: Collection[Spot] = ()) -> Any:
         """Return the records of exactly these ranges."""
         spans = [(str(key.key), span.from_offset, span.until_offset) for key, span in ranges.non_empty().items()]
-        options = {"server": self.spec.server, "spans": json.dumps(spans)}
+        options = {**self._options(left_out), "spans": json.dumps(spans)}
         return session.read.format(_registered(session)).options(**options).load()
 
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""
+
+    def _options(self, left_out: Collection[Spot]) -> dict[str, str]:
+        return {"server": self.spec.server, "format": as_option(self.format), **LeftOut.options(left_out)}
 
 
 def _registered(session: Any) -> str:
@@ -137,7 +144,7 @@ class ToyConnector:
         """Return the reader of a stream."""
         toy = spec.source.spec
         assert isinstance(toy, ToySource), "the registry gives each connector its own spec"
-        return ToyRecords(toy)
+        return ToyRecords(toy, spec.source.format)
 
     def load_classes(self, session: Any) -> None:
         """Load nothing: the reader is written in Python."""

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from exactlyonce.connectors.kafka.clients import destroy_dropped, destroy_later
 from exactlyonce.connectors.kafka.records import KafkaRecords
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce.errors import OriginMissing, RefusedOutside, SourceRefused, SourceUnreachable
 
 Result = TypeVar("Result")
@@ -76,7 +77,7 @@ class KafkaAdmin:
         own = {"error_cb": self._errors.append, "log_level": 0}
         destroy_dropped()
         try:
-            self.client = AdminClient({**_LONG_LIVED, **properties, **own})
+            self.client = AdminClient({**_LONG_LIVED, **with_tokens(properties), **own})
         except KafkaException as problem:
             raise SourceRefused(
                 f"No client can be made for Kafka at {brokers} ({problem.args[0].str()}); correct "

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import Any
 
-import confluent_kafka
-from confluent_kafka import IsolationLevel, TopicCollection
 from confluent_kafka.admin import ConfigResource, OffsetSpec
 
-from exactlyonce.connectors.kafka.admin import KafkaAdmin, LeaderMoves
-from exactlyonce.connectors.kafka.answers import Topic, epochs_in
+from exactlyonce.connectors.kafka.admin import KafkaAdmin
+from exactlyonce.connectors.kafka.answers import epochs_in
 from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
 from exactlyonce.connectors.kafka.groups import stopped_group
 from exactlyonce.connectors.kafka.last_records import LastRecords
@@ -20,24 +15,21 @@ from exactlyonce.connectors.kafka.mirror import OffsetMirror
 from exactlyonce.connectors.kafka.properties import own_librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource, StartFrom
 from exactlyonce.connectors.kafka.start import given, where_group_stands
+from exactlyonce.connectors.kafka.topics import KafkaTopics
 from exactlyonce.errors import OriginMissing, SourceRefused
 from exactlyonce.positions.fingerprint import Fingerprint
 from exactlyonce.positions.ranges import Partition, Positions, Ranges
 from exactlyonce.schema.moment import first_milliseconds
 from exactlyonce.source.port import Bounds, LeaderEpochs, NotShown, ShownStream, SourceNow, SourceView
 
-_ASK_AGAIN_SECONDS = 0.1
 _CLEANUP_POLICY = "cleanup.policy"
-_ABSENCE_SECONDS, _ABSENCE_PAUSE_SECONDS = 3.0, 0.5
-"""A topic is gone when every answer of this time said so: a broker that has just started, or has not yet applied what is new,
-says that it does not know a topic, too. Source: UNKNOWN_TOPIC_OR_PARTITION is retriable (Kafka's protocol guide, error 3)."""
 
 
 class KafkaBounds:
     """A `Source` that asks the brokers of one stream; each request has `timeout_seconds`, and no answer is empty.
 
     `admin` is the client that asks, one for all streams with the same properties; without it the stream has its own.
-    Latest is what Spark will plan up to: with read_committed, the first record of the earliest open transaction.
+    Latest is what a query will plan up to: with read_committed, the first record of the earliest open transaction.
 
     Raises:
         SecretMissing, SourceRefused: from the constructor, if no client can be made of the properties and the secret.
@@ -53,8 +45,8 @@ class KafkaBounds:
         self._spec = spec
         self._set = spec.selection()
         self._timeout = timeout_seconds
-        self._isolation = IsolationLevel.READ_COMMITTED if spec.committed_only else IsolationLevel.READ_UNCOMMITTED
         self._admin = admin or KafkaAdmin(self.address, own_librdkafka_properties(spec, secret), timeout_seconds)
+        self._topics = KafkaTopics(spec, self._admin, timeout_seconds)
 
     @property
     def address(self) -> str:
@@ -79,8 +71,8 @@ class KafkaBounds:
         Raises:
             SourceUnreachable, SourceRefused: if the brokers do not answer or refuse.
         """
-        wanted, read_before = self._topics(), {partition.origin for partition in also}
-        described = self._describe(sorted(wanted | read_before))
+        wanted, read_before = self._topics.names(), {partition.origin for partition in also}
+        described = self._topics.describe(sorted(wanted | read_before))
         missing = tuple(sorted(wanted - described.keys()))
         if self._spec.topic_pattern is not None:
             # Spark finds topics by pattern as Admin.listTopics lists them: without Kafka's own.
@@ -92,8 +84,8 @@ class KafkaBounds:
         asked = sorted(selected | (also & existing))
         first = {partition: OffsetSpec.earliest() for partition in asked}
         last = {partition: OffsetSpec.latest() for partition in asked}
-        first_asked, last_asked = self._request_offsets(first), self._request_offsets(last)
-        earliest, latest = self._offsets(first_asked, first), self._offsets(last_asked, last)
+        first_asked, last_asked = self._topics.request_offsets(first), self._topics.request_offsets(last)
+        earliest, latest = self._topics.offsets(first_asked, first), self._topics.offsets(last_asked, last)
         bounds = {key: Bounds(earliest[key], max(earliest[key], latest[key])) for key in asked}
         held = {
             key: offset
@@ -146,7 +138,7 @@ class KafkaBounds:
 
     def origin_ids(self, origins: Sequence[str]) -> dict[str, str]:
         """Return the ids of those of these topics that exist."""
-        return {name: topic.topic_id for name, topic in self._describe(list(origins)).items()}
+        return {name: topic.topic_id for name, topic in self._topics.describe(list(origins)).items()}
 
     def show_landed(self, stream: ShownStream, landed: Positions) -> NotShown | None:
         """Write what has landed to the consumer group that the stream names, if any; return why it does not show it."""
@@ -166,22 +158,22 @@ class KafkaBounds:
         topics = sorted({partition.origin for partition in partitions})
         wanted = {partition: OffsetSpec.earliest() for partition in partitions}
         last = {partition: OffsetSpec.latest() for partition in partitions}
-        asked, last_asked = self._request_offsets(wanted), self._request_offsets(last)
-        described = self._describe(topics)
+        asked, last_asked = self._topics.request_offsets(wanted), self._topics.request_offsets(last)
+        described = self._topics.describe(topics)
         for topic in topics:
             if topic not in described:
                 raise OriginMissing(f"Topic {topic} is gone from Kafka at {self.address}.")
         return SourceNow(
-            Positions(self._offsets(asked, wanted)),
+            Positions(self._topics.offsets(asked, wanted)),
             {name: topic.topic_id for name, topic in described.items()},
-            epochs_in(self._answers(last_asked, last)),
+            epochs_in(self._topics.answers(last_asked, last)),
         )
 
     def request_leader_epochs(self, partitions: list[Partition]) -> Callable[[], LeaderEpochs]:
         """Ask for the leaders' epochs as of now; the answer is awaited where it is called for, and raises as `now`."""
         last = {partition: OffsetSpec.latest() for partition in partitions}
-        asked = self._request_offsets(last)
-        return lambda: epochs_in(self._answers(asked, last))
+        asked = self._topics.request_offsets(last)
+        return lambda: epochs_in(self._topics.answers(asked, last))
 
     def records_at(self, offsets: Mapping[Partition, int]) -> dict[Partition, Fingerprint | None]:
         """Return the record at each offset, None where there is none; offsets that are not held are left out.
@@ -217,84 +209,7 @@ class KafkaBounds:
 
     def _at_moment(self, bounds: Mapping[Partition, Bounds]) -> Positions:
         milliseconds = first_milliseconds(self._spec.start.moment)
-        found = self._list_offsets({key: OffsetSpec.for_timestamp(milliseconds) for key in bounds})
+        found = self._topics.list_offsets({key: OffsetSpec.for_timestamp(milliseconds) for key in bounds})
         # A partition without a record at or after the moment answers -1: its first such record is yet to come. Spark fails the
         # query there, or does as we do with startingOffsetsByTimestampStrategy: latest (KafkaOffsetReaderAdmin).
         return Positions({key: bounds[key].latest if offset < 0 else offset for key, offset in found.items()})
-
-    def _topics(self) -> set[str]:
-        if self._spec.topics is not None:
-            return set(self._spec.topics)
-        if self._spec.assign is not None:
-            return {assignment.topic for assignment in self._spec.assign}
-        metadata = self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
-        return {topic for topic in metadata.topics if self._set.reads_origin(topic)}
-
-    def _describe(self, topics: list[str]) -> dict[str, Topic]:
-        """Return each topic that exists; those that seem not to are asked for again before that is believed."""
-        found = self._described(topics)
-        until = time.monotonic() + _ABSENCE_SECONDS
-        while len(found) < len(topics) and time.monotonic() < until:
-            time.sleep(_ABSENCE_PAUSE_SECONDS)
-            found |= self._described([topic for topic in topics if topic not in found])
-        return found
-
-    def _described(self, topics: list[str]) -> dict[str, Topic]:
-        """Return each topic that this one answer knows."""
-        if not topics:
-            return {}
-        futures = self._admin.named(
-            lambda: self._admin.client.describe_topics(TopicCollection(topics), request_timeout=self._timeout)
-        )
-        found = {}
-        for topic, future in futures.items():
-            try:
-                description = self._admin.answer(future)
-            except OriginMissing:
-                continue
-            partitions = frozenset(Partition(topic, part.id) for part in description.partitions)
-            found[topic] = Topic(str(description.topic_id), partitions, bool(description.is_internal))
-        return found
-
-    def _list_offsets(self, wanted: Mapping[Partition, Any]) -> dict[Partition, int]:
-        return self._offsets(self._request_offsets(wanted), wanted)
-
-    def _offsets(self, asked: Mapping[Partition, Future[Any]], wanted: Mapping[Partition, Any]) -> dict[Partition, int]:
-        """Await the answers, and return the offset in each."""
-        return {key: int(answer.offset) for key, answer in self._answers(asked, wanted).items()}
-
-    def _answers(self, asked: Mapping[Partition, Future[Any]], wanted: Mapping[Partition, Any]) -> dict[Partition, Any]:
-        """Await the answers, and ask again for partitions whose leader moves or does not know them yet, within the time limit.
-
-        First of all the client's list of topics is renewed, which does not know partitions that are newer.
-        """
-        deadline = time.monotonic() + self._timeout
-        found: dict[Partition, Any] = {}
-        renewed = False
-        while asked:
-            again: dict[Partition, Any] = {}
-            for partition, future in asked.items():
-                try:
-                    found[partition] = self._admin.answer(future)
-                except (LeaderMoves, OriginMissing):
-                    if time.monotonic() > deadline:
-                        raise
-                    again[partition] = wanted[partition]
-            if again and renewed:
-                time.sleep(_ASK_AGAIN_SECONDS)
-            elif again:
-                self._admin.named(lambda: self._admin.client.list_topics(timeout=self._timeout))
-                renewed = True
-            asked = self._request_offsets(again)
-        return found
-
-    def _request_offsets(self, wanted: Mapping[Partition, Any]) -> dict[Partition, Future[Any]]:
-        if not wanted:
-            return {}
-        asked = {confluent_kafka.TopicPartition(key.origin, key.key): spec for key, spec in wanted.items()}
-        futures = self._admin.named(
-            lambda: self._admin.client.list_offsets(
-                asked, isolation_level=self._isolation, request_timeout=self._timeout
-            )
-        )
-        return {Partition(key.topic, key.partition): future for key, future in futures.items()}

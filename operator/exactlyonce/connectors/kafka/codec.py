@@ -1,9 +1,11 @@
-"""What Spark's Kafka source writes into a checkpoint. Performs no I/O.
+"""What a query over Kafka writes into a checkpoint, by Spark's own source or by ours. Performs no I/O.
 
 Source: KafkaSourceOffset and KafkaSourceInitialOffsetWriter in org.apache.spark.sql.kafka010 of Spark 4.2.0.
 """
 
 from __future__ import annotations
+
+import json
 
 from exactlyonce.checkpoint.files import FileEmpty, FileTorn, text_of, version_of
 from exactlyonce.positions.ranges import MalformedPositions, Positions
@@ -26,8 +28,8 @@ class KafkaCodec:
         return positions
 
     def render_entry(self, positions: Positions) -> str:
-        """Return that line."""
-        return positions.to_json()
+        """Return that line as Spark writes it for a source in Python: it compares positions as texts."""
+        return json.dumps(json.loads(positions.to_json()))
 
     def parse_start(self, content: bytes) -> Positions:
         """Parse `sources/0/0`: the first byte is zero (SPARK-19517), then come a version line and the positions."""

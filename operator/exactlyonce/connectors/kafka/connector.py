@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin
 from exactlyonce.connectors.kafka.bounds import KafkaBounds
+from exactlyonce.connectors.kafka.client_properties import AWS_MSK_IAM, MECHANISM
 from exactlyonce.connectors.kafka.fleet import KafkaFleet
 from exactlyonce.connectors.kafka.properties import canonical_servers, librdkafka_properties
 from exactlyonce.connectors.kafka.spec import KafkaSource
 from exactlyonce.connectors.specs import SourceSpec
 from exactlyonce.positions.ranges import Partition
-from exactlyonce.schema.places import NamedPlace
+from exactlyonce.schema.places import MSK_PREFIX, NamedPlace
 from exactlyonce.source.connector import GoesOn
 
 _SHARED_SECONDS = 15.0
@@ -37,8 +38,15 @@ class KafkaAddress:
 
     @property
     def reached_by_process(self) -> tuple[NamedPlace, ...]:
-        """Nothing: no process has a login of its own for it."""
-        return ()
+        """The MSK clusters that a login by IAM reaches, unless the stream's secret holds the login.
+
+        A cluster is named by what follows the name of a broker, or of one of its groups, in its bootstrap servers.
+        """
+        if self.spec.properties.get(MECHANISM) != AWS_MSK_IAM or self.spec.secret_ref is not None:
+            return ()
+        servers = canonical_servers(self.spec.bootstrap_servers).split(",")
+        clusters = {server.rpartition(":")[0].partition(".")[2] or server for server in servers}
+        return tuple(NamedPlace(f"{MSK_PREFIX}{cluster}") for cluster in sorted(clusters))
 
     def store_name(self, namespace: str) -> str:
         """Return the name of the cluster, whatever the order of its servers."""

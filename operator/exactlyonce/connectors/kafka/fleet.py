@@ -17,6 +17,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from exactlyonce.connectors.kafka.admin import KafkaAdmin
 from exactlyonce.connectors.kafka.clients import destroy_later
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce.connectors.specs import Origins, SourceSpec
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.positions.ranges import Partition
@@ -76,6 +77,8 @@ class KafkaFleet:
     def bounds(self, partitions: Collection[Partition], *, committed_only: bool) -> Answer:
         """Return what each partition holds; one without an answer does not stand in the way of the others.
 
+        Latest is where the partition ends for who reads everything: what an open transaction holds back has not landed either.
+
         Raises:
             SourceUnreachable: if none was answered.
         """
@@ -83,26 +86,30 @@ class KafkaFleet:
             return Answer({}, {})
         problems: dict[Partition, ExactlyOnceError] = {}
         earliest = self._listed(partitions, OffsetSpec.earliest(), False, problems)
-        latest = self._listed(earliest, OffsetSpec.latest(), committed_only, problems)
+        stable = self._listed(earliest, OffsetSpec.latest(), committed_only, problems)
+        latest = self._listed(stable, OffsetSpec.latest(), False, problems) if committed_only else stable
         if not latest:
             raise next(iter(problems.values()))
-        return Answer({key: Bounds(earliest[key], max(earliest[key], end)) for key, end in latest.items()}, problems)
+        return Answer({key: _bounds(earliest[key], stable[key], end) for key, end in latest.items()}, problems)
 
     def timestamps(self, positions: Mapping[Partition, int], *, committed_only: bool) -> dict[Partition, float | None]:
         """Return the timestamp, in seconds, of the first record at or after each position.
 
-        None stands for a partition that ends before a record came, as behind a transaction's marker. Those that were not
-        answered in time are left out.
+        Where nothing can be read from the position on, it is that of a record which an open transaction holds back. None stands
+        for a partition that ends before a record came, as behind a transaction's marker. Those that were not answered in time
+        are left out.
         """
         if not positions:
             return {}
         consumer = self._consumer(committed_only)
         found: dict[Partition, float | None] = {}
+        unread: set[Partition] = set()
         deadline = time.monotonic() + self._timeout
         waiting = iter(sorted(positions.items()))
         while time.monotonic() < deadline and (chunk := dict(islice(waiting, _FETCHED_AT_ONCE))):
-            found |= self._admin.named(partial(_fetched, consumer, chunk, deadline))
-        return found
+            found |= self._admin.named(partial(_fetched, consumer, chunk, deadline, unread))
+        held_back = {key: positions[key] for key in unread} if committed_only else {}
+        return found | self.timestamps(held_back, committed_only=False)
 
     def _listed(
         self,
@@ -131,21 +138,34 @@ class KafkaFleet:
         if committed_only not in self._consumers:
             isolation = "read_committed" if committed_only else "read_uncommitted"
             self._consumers[committed_only] = Consumer(
-                {**self._properties, **_CONSUMER, "isolation.level": isolation, "error_cb": _passed_over}
+                {**with_tokens(self._properties), **_CONSUMER, "isolation.level": isolation, "error_cb": _passed_over}
             )
         return self._consumers[committed_only]
 
 
-def _fetched(consumer: Any, positions: Mapping[Partition, int], deadline: float) -> dict[Partition, float | None]:
-    """Read one record of each partition, and let go of a partition as soon as it has answered."""
+def _bounds(earliest: int, stable: int, latest: int) -> Bounds:
+    end = max(earliest, stable, latest)
+    return Bounds(earliest, end, held_back=end - max(earliest, stable))
+
+
+def _fetched(
+    consumer: Any, positions: Mapping[Partition, int], deadline: float, unread: set[Partition]
+) -> dict[Partition, float | None]:
+    """Read one record of each partition, and let go of a partition as soon as it has answered.
+
+    `unread` gets those that end where they were to be read from: behind a marker they end later.
+    """
     found: dict[Partition, float | None] = {}
     consumer.assign([confluent_kafka.TopicPartition(key.origin, key.key, at) for key, at in positions.items()])
     try:
         while len(found) < len(positions) and time.monotonic() < deadline:
-            for key, timestamp in _answers(consumer.poll(_POLL_SECONDS)):
+            message = consumer.poll(_POLL_SECONDS)
+            for key, timestamp in _answers(message):
                 if key in found:
                     continue
                 found[key] = timestamp
+                if message.error() is not None and message.offset() == positions[key]:
+                    unread.add(key)
                 consumer.incremental_unassign([confluent_kafka.TopicPartition(key.origin, key.key)])
     finally:
         consumer.unassign()

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from exactlyonce.schema.aws_login import LOGIN_KEYS
 from exactlyonce.schema.constraints import matches
 
 TopicName = Annotated[
@@ -14,8 +15,11 @@ TopicName = Annotated[
     matches("[a-zA-Z0-9._-]*", "write a topic's name: letters, digits, dots, underscores and hyphens"),
 ]
 
-KAFKA_SECRET_KEYS = ("username", "password", "ca.crt", "tls.crt", "tls.key")
-"""The keys read from the secret of a source or a sink: a SASL login, the brokers' CA and a client certificate, as PEM."""
+KAFKA_SECRET_KEYS = (
+    "username", "password", "clientId", "clientSecret", "ca.crt", "oauth.ca.crt", "tls.crt", "tls.key", *LOGIN_KEYS,
+)  # fmt: skip
+"""The keys read from the secret of a source or a sink: a SASL login (username and password; clientId and clientSecret of
+OAUTHBEARER; AWS' own of AWS_MSK_IAM), the CAs of the brokers and of the token endpoint, and a client certificate, as PEM."""
 
 KAFKAS_OWN = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Topics that a pattern never selects. Source: org.apache.kafka.common.internals.Topic, INTERNAL_TOPICS."""

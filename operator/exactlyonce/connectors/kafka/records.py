@@ -18,6 +18,7 @@ import confluent_kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from exactlyonce.connectors.kafka.clients import destroy_later
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce.errors import SourceUnreachable
 from exactlyonce.positions.fingerprint import Fingerprint, digest_of
 from exactlyonce.positions.ranges import OffsetRange, Partition
@@ -119,7 +120,9 @@ class KafkaRecords:
     def _consumer(self) -> Iterator[Any]:
         """Lend a consumer; one that something went wrong with is closed."""
         consumer = (
-            self._idle.pop() if self._idle else Consumer({**self._properties, **_CONSUMER, "error_cb": _passed_over})
+            self._idle.pop()
+            if self._idle
+            else Consumer({**with_tokens(self._properties), **_CONSUMER, "error_cb": _passed_over})
         )
         try:
             yield consumer

@@ -7,17 +7,14 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from exactlyonce.connectors.kafka.client_properties import REFUSED, rules_of_properties
+from exactlyonce.connectors.kafka.client_properties import LOGIN, REFUSED, rules_of_login, rules_of_properties
 from exactlyonce.connectors.kafka.names import KAFKA_SECRET_KEYS, KAFKAS_OWN, TopicName
 from exactlyonce.connectors.manifest_rules import manifest_rules
 from exactlyonce.connectors.specs import Commit
 from exactlyonce.schema.constraints import Rule, Unique, cel_list
 from exactlyonce.schema.model import Duration, Model, SecretRef, Texts, within
 
-SINK_ALLOWED = (
-    "client.id", "compression.type", "linger.ms", "sasl.mechanism", "security.protocol",
-    "ssl.endpoint.identification.algorithm",
-)  # fmt: skip
+SINK_ALLOWED = ("client.id", "compression.type", "linger.ms", *LOGIN)
 """Every other one is refused: it would read a file, load code, or let a record be lost, doubled or put elsewhere."""
 
 _OF_THE_SOURCE = ("key.deserializer", "value.deserializer", "auto.offset.reset", "enable.auto.commit", "group.id")
@@ -117,6 +114,8 @@ class KafkaSink(Model):
         "read_committed sees later records of the partitions that it wrote to.",
     )
     properties: SinkProperties = Field({}, description="Properties of the producer.")
+
+    rules = rules_of_login("sink")
 
     @property
     def replay_refusal(self) -> None:

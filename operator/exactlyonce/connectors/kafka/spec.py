@@ -8,7 +8,12 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from exactlyonce.connectors.kafka.client_properties import ISOLATION, READ_COMMITTED, Properties
+from exactlyonce.connectors.kafka.client_properties import (
+    ISOLATION,
+    READ_COMMITTED,
+    Properties,
+    rules_of_login,
+)
 from exactlyonce.connectors.kafka.names import KAFKA_SECRET_KEYS, KAFKAS_OWN, TopicName
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.connectors.kafka.stream_rules import STREAM_RULES
@@ -189,6 +194,7 @@ class KafkaSource(Model):
             lambda it: None in (it.max_offsets_per_trigger, it.max_rate_per_partition),
             "give maxOffsetsPerTrigger or maxRatePerPartition, not both",
         ),
+        *rules_of_login("source"),
     )
 
     @property

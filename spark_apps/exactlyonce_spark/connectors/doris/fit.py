@@ -15,7 +15,7 @@ from exactlyonce.connectors.doris.spec import Write
 from exactlyonce.connectors.doris.table import DorisColumn, DorisTable, KeysModel
 from exactlyonce.errors import Refused
 from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
-from exactlyonce_spark.sql_text import escaped, quoted
+from exactlyonce_spark.sql_text import as_json, escaped, quoted
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT", "LARGEINT")
@@ -141,7 +141,7 @@ def _text(column: YieldedColumn) -> str:
     """Return the expression of a column that only expressions of Doris read: as text."""
     name = quoted(column.name)
     if column.spark_type.startswith(_NESTED):
-        return f"to_json({name})"
+        return as_json(name)
     return name if column.spark_type == "string" else f"cast({name} as string)"
 
 
@@ -149,11 +149,7 @@ def _fit(column: YieldedColumn, target: DorisColumn) -> DorisFit | None:
     """Return the Spark expression whose text Doris reads as the same value, or None where none is sure to be."""
     name, spark = quoted(column.name), column.spark_type
     if spark.startswith(_NESTED):
-        return (
-            DorisFit(target.name, f"to_json({name})", target.type in _JSON)
-            if target.type in (*_JSON, *_TEXTS)
-            else None
-        )
+        return DorisFit(target.name, as_json(name), target.type in _JSON) if target.type in (*_JSON, *_TEXTS) else None
     rule = _RULES.get(spark.split("(")[0])
     if rule is None or not rule(spark, target):
         return None

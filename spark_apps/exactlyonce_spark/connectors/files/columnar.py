@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from exactlyonce.api.format import FormatType
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.bounded_text import one_line
 from exactlyonce.connectors.files.source_lines import PLAN_AGAIN, FileUnreadable
 from exactlyonce_spark.connectors.files.arrow_columns import ColumnUnfit, Conversion, place_of

@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from exactlyonce_spark.decode.records import MALFORMED, VALUE
 from exactlyonce_spark.formats import SchemaInvalid
 
 _PLAIN = (
@@ -54,7 +55,7 @@ def columnar_schema(declared: StructType) -> StructType:
 
 
 def schema_of_rows(value: StructType) -> StructType:
-    """Return what a reader yields: the columns of a file as the struct `value`, and where each row is. Performs no I/O."""
+    """Return what a reader yields: the columns of a file as the struct `value`, what is malformed, and where each row is."""
     place: dict[str, DataType] = {
         "folder": StringType(),
         "partition": IntegerType(),
@@ -63,7 +64,11 @@ def schema_of_rows(value: StructType) -> StructType:
         "modification_time": TimestampType(),
         "position": StringType(),
     }
-    return StructType([StructField("value", value), *(StructField(name, kind) for name, kind in place.items())])
+    kept = {"reason": StringType(), "value": BinaryType(), "key": BinaryType(), "timestamp": TimestampType()}
+    malformed = StructField(MALFORMED, StructType([StructField(name, kind) for name, kind in kept.items()]))
+    return StructType(
+        [StructField(VALUE, value), malformed, *(StructField(name, kind) for name, kind in place.items())]
+    )
 
 
 def _nullable(declared: DataType, where: str) -> DataType:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from exactlyonce.api.checkpoint import Checkpoint
-from exactlyonce.api.format import Format, FormatType
+from exactlyonce.api.columns import ddl
+from exactlyonce.api.format import Format
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.connectors.files.source_between import named_files, ranges_between, ranges_of, require_all_there
 from exactlyonce.connectors.files.source_codec import CODEC, FolderCodec
 from exactlyonce.connectors.files.source_plan import FileLimit
@@ -22,7 +24,9 @@ from exactlyonce_spark.connectors.files.dividing import FolderDivider
 # What its tasks raise comes back as text, and is told apart by the errors that this process knows.
 from exactlyonce_spark.connectors.files.source_planner import FilesUnknown as FilesUnknown
 from exactlyonce_spark.connectors.files.told_waiting import WaitingReader
-from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
+from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns, Spot
+from exactlyonce_spark.decode.records import as_option
+from exactlyonce_spark.decode.unread import LeftOut
 from exactlyonce_spark.metrics import NotLanded
 
 _VIEW = {
@@ -89,25 +93,22 @@ class FolderRecords:
         unit = "row" if self.format.type.is_columnar else "line"
         return RecordColumns(
             self._view,
-            "_key",
             _where(unit),
             "folder",
             "partition",
             "position",
-            "modification_time",
-            "cast(null as binary)",
-            place=_place(unit),
+            _place(unit),
         )
 
-    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+    def stream(self, session: Any, partitions: int, most: int | None, left_out: Collection[Spot] = ()) -> Any:
         """Return the streaming DataFrame of the records."""
         limit = FileLimit(self.spec.batch_files, self.spec.batch_bytes, most)
-        options = self._options(session) | {"limit": json.dumps(asdict(limit))}
+        options = self._options(session, left_out) | {"limit": json.dumps(asdict(limit))}
         return session.readStream.format(_registered(session)).options(**options).load()
 
-    def batch(self, session: Any, ranges: Ranges) -> Any:
+    def batch(self, session: Any, ranges: Ranges, left_out: Collection[Spot] = ()) -> Any:
         """Return the records of exactly these ranges."""
-        options = self._options(session) | {"ranges": ranges.to_json()}
+        options = self._options(session, left_out) | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
 
     def divider(self, session: Any, *, of_backfill: bool) -> FolderDivider:
@@ -153,16 +154,20 @@ class FolderRecords:
     def _view(self) -> Mapping[str, str]:
         return _ROW_VIEW if self.format.type.is_columnar else _VIEW
 
-    def _options(self, session: Any) -> dict[str, str]:
+    def _options(self, session: Any, left_out: Collection[Spot] = ()) -> dict[str, str]:
         from exactlyonce_spark.connectors.files.source_records import Place
         from exactlyonce_spark.connectors.files.source_rows import Taken
 
         columns: str | None = None
         if self.format.type.is_columnar:
+            from pyspark.sql.types import StructType
+
             from exactlyonce_spark.connectors.files.columnar_schema import columnar_schema
             from exactlyonce_spark.formats import parse_schema
 
-            columns = columnar_schema(parse_schema(self.format, self.reserved)).json()
+            declared = StructType.fromDDL(ddl(parse_schema(self.format, self.reserved)))
+            assert isinstance(declared, StructType), "DDL of columns"
+            columns = columnar_schema(declared).json()
         spec = self.spec
         s3 = spec.place_on_s3
         return Place(
@@ -178,11 +183,12 @@ class FolderRecords:
             self.checkpoint.model_dump_json(by_alias=True, exclude_none=True),
             self.life,
             max(1, int(session.sparkContext.defaultParallelism)),
-            self.format.type,
+            as_option(self.format),
             columns,
             spec.start.milliseconds,
             spec.start.checkpoint,
             None if self.told is None else self.told.path,
+            LeftOut(tuple(left_out)),
         ).options()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from exactlyonce.api.checkpoint import Checkpoint
-from exactlyonce.api.format import FormatType
+from exactlyonce.api.column_ddl import parse
+from exactlyonce.api.format import Format
 from exactlyonce.checkpoint.folders import open_folder, open_versions
 from exactlyonce.checkpoint.generation import SOURCE_FOLDER
 from exactlyonce.connectors.files.source_folder import LocalFolder
@@ -37,16 +38,19 @@ from exactlyonce_spark.connectors.files.columnar import count_rows
 from exactlyonce_spark.connectors.files.columnar_schema import schema_of_rows
 from exactlyonce_spark.connectors.files.source_planner import Folder, FolderPlanner, Ready
 from exactlyonce_spark.connectors.files.source_rows import (
-    SCHEMA,
     PlacedFile,
     Taken,
     arrow_batches,
     columnar_batches,
+    counts_in,
     placed,
+    schema_text,
     shared_out,
 )
 from exactlyonce_spark.connectors.files.told_waiting import WaitingWriter
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.decode.records import record_decoder
+from exactlyonce_spark.decode.unread import LeftOut
 
 if TYPE_CHECKING:
     from exactlyonce.connectors.files.source_on_s3 import S3Folder
@@ -61,7 +65,7 @@ Offsets = dict[str, dict[str, str]]
 class Place:
     """Which files are read, how, and where it is written down which ones were.
 
-    `columns` are those of columnar files, as JSON of Spark's; `kind` says which files they are.
+    `columns` are those of columnar files, as JSON of Spark's; `format` is that of the resource, as JSON.
     """
 
     origin: str
@@ -76,22 +80,25 @@ class Place:
     checkpoint: str
     life: str
     tasks: int
-    kind: FormatType
+    format: str
     columns: str | None = None
     start_milliseconds: int | None = None
     start_checkpoint: str | None = None
     waiting_file: str | None = None
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
         """Return what the options say."""
         told = json.loads(options["place"])
-        return cls(**{**told, "taken": Taken(**told["taken"]), "kind": FormatType(told["kind"])})
+        left_out = LeftOut.of(options.get("left_out"))
+        return cls(**{**told, "taken": Taken(**told["taken"]), "left_out": left_out})
 
     def options(self) -> dict[str, str]:
         """Return the options that say so."""
         taken = {"header_lines": self.taken.header_lines, "blank_lines": self.taken.blank_lines}
-        return {"place": json.dumps({**vars(self), "taken": taken})}
+        told = {name: value for name, value in vars(self).items() if name != "left_out"}
+        return {"place": json.dumps({**told, "taken": taken}), **LeftOut.options(self.left_out.spans)}
 
     def folder(self) -> LocalFolder | S3Folder:
         """Return the folder, on S3 with the login as it is mounted now.
@@ -140,15 +147,18 @@ class Place:
     def schema(self) -> str | StructType:
         """Return the columns of a record."""
         if self.columns is None:
-            return SCHEMA
+            return schema_text(record_decoder(self.format).ddl)
         return schema_of_rows(StructType.fromJson(json.loads(self.columns)))
 
     def batches(self, files: Iterable[PlacedFile]) -> Iterator[pa.RecordBatch]:
         """Read records."""
         schema = self.schema()
         if isinstance(schema, str):
-            return arrow_batches(self.folder(), self.origin, files, self.taken)
-        return columnar_batches(self.folder(), self.origin, files, self.kind, to_arrow_schema(schema, timezone="UTC"))
+            decoder = record_decoder(self.format)
+            return arrow_batches(self.folder(), self.origin, files, self.taken, decoder, self.left_out)
+        given = Format.model_validate_json(self.format)
+        arrow = to_arrow_schema(schema, timezone="UTC")
+        return columnar_batches(self.folder(), self.origin, files, given.type, arrow, parse(given.schema_))
 
     def counts_in(self, each: PlacedFile) -> Iterator[int]:
         """Yield how many records a file has, part by part, by reading it as a task does.
@@ -156,12 +166,14 @@ class Place:
         Raises:
             FileVanished, FileChanged, FileUnreadable, SourceRefused, SourceUnreachable: as tasks do.
         """
+        if self.columns is None:
+            return counts_in(self.folder(), self.origin, (each,), self.taken)
         return (batch.num_rows for batch in self.batches((each,)))
 
     def _rows_in(self, file: SourceFile) -> int:
         folder = self.folder()
         with folder.opened(file) as opened:
-            return count_rows(self.kind, folder.named(file), opened)
+            return count_rows(Format.model_validate_json(self.format).type, folder.named(file), opened)
 
 
 def _mounted(reference: SecretRef | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
@@ -10,28 +10,29 @@ from typing import Any, BinaryIO, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from exactlyonce.api.format import FormatType
+from exactlyonce.api.columns import Column
+from exactlyonce.api.format_type import FormatType
 from exactlyonce.connectors.files.source_lines import Line
 from exactlyonce.connectors.files.source_position import SourceFile, after
 from exactlyonce.connectors.files.source_spec import KEY
+from exactlyonce.positions.ranges import Partition
 from exactlyonce_spark.connectors.files.columnar import rows_of
+from exactlyonce_spark.decode.records import MALFORMED, MALFORMED_DDL, VALUE, RecordDecoder, Records, lacking
+from exactlyonce_spark.decode.unread import LeftOut
 
 POSITION_DIGITS = 87
 """Of a position as one integer of 288 bits; as texts of one width they are ordered as they are as integers."""
 
-SCHEMA = (
-    "value binary, folder string, partition int, file string, line bigint, modification_time timestamp, position string"
-)
-_TYPES: dict[str, pa.DataType] = {
-    "value": pa.binary(),
-    "folder": pa.string(),
-    "partition": pa.int32(),
-    "file": pa.string(),
-    "line": pa.int64(),
-    "modification_time": pa.timestamp("us", tz="UTC"),
-    "position": pa.string(),
+COLUMNS: dict[str, tuple[str, pa.DataType]] = {
+    "folder": ("string", pa.string()),
+    "partition": ("int", pa.int32()),
+    "file": ("string", pa.string()),
+    "line": ("bigint", pa.int64()),
+    "modification_time": ("timestamp", pa.timestamp("us", tz="UTC")),
+    "position": ("string", pa.string()),
 }
-_ARROW = pa.schema(_TYPES)
+"""The columns of a line, with Spark's types and those of Arrow; behind them come `value` and `malformed`, decoded."""
+
 _ROWS, _VALUE_BYTES = 2000, 8 * 1024 * 1024
 """The most of one Arrow batch, which a task holds several times over; a line that is larger is a batch of its own."""
 
@@ -96,23 +97,49 @@ def shared_out(files: Iterable[PlacedFile], tasks: int) -> list[tuple[PlacedFile
     return [tuple(sorted(those, key=lambda each: each.position)) for those in of_tasks if those]
 
 
-def arrow_batches(folder: Lines, origin: str, files: Iterable[PlacedFile], taken: Taken) -> Iterator[pa.RecordBatch]:
-    """Return the records of files as rows of `SCHEMA`.
+def schema_text(value: str) -> str:
+    """Return the columns of a line as DDL; `value` is Spark's type of the decoded rows."""
+    told = [f"{name} {type_}" for name, (type_, _) in COLUMNS.items()]
+    return ", ".join((*told, f"{VALUE} {value}", f"{MALFORMED} {MALFORMED_DDL}"))
+
+
+def arrow_batches(
+    folder: Lines, origin: str, files: Iterable[PlacedFile], taken: Taken, decoder: RecordDecoder, left_out: LeftOut
+) -> Iterator[pa.RecordBatch]:
+    """Return the records of files as rows, decoded.
 
     Raises:
         FileVanished, FileChanged, FileUnreadable, SourceRefused, SourceUnreachable: as `Lines.lines`.
     """
     for rows in _bounded(_rows(folder, origin, files, taken)):
-        yield pa.RecordBatch.from_arrays(
-            [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), _ARROW, strict=True)],
-            schema=_ARROW,
+        values, *columns = zip(*rows, strict=True)
+        arrays = [pa.array(column, type_) for column, (_, type_) in zip(columns, COLUMNS.values(), strict=True)]
+        modified, positions = columns[4], columns[5]
+        read = Records(
+            pa.array(values, pa.binary()),
+            lambda _place: None,
+            modified.__getitem__,
+            left_out=left_out.of_positions(Partition(origin, KEY), map(int, positions)),
         )
+        yield pa.RecordBatch.from_arrays([*arrays, *decoder.decode(read)], names=[*COLUMNS, VALUE, MALFORMED])
+
+
+def counts_in(folder: Lines, origin: str, files: Iterable[PlacedFile], taken: Taken) -> Iterator[int]:
+    """Yield how many records files have, part by part; raises as `arrow_batches`."""
+    return (len(rows) for rows in _bounded(_rows(folder, origin, files, taken)))
 
 
 def columnar_batches(
-    folder: Opened, origin: str, files: Iterable[PlacedFile], kind: FormatType, schema: pa.Schema
+    folder: Opened,
+    origin: str,
+    files: Iterable[PlacedFile],
+    kind: FormatType,
+    schema: pa.Schema,
+    declared: Sequence[Column],
 ) -> Iterator[pa.RecordBatch]:
     """Return the rows of Parquet or ORC files; `schema` has their columns as the struct `value`, and where each row is.
+
+    A row that lacks the value of a column that is `declared` NOT NULL is malformed.
 
     Raises:
         FileVanished, FileChanged, FileUnreadable, SourceRefused, SourceUnreachable: as `Opened.opened` and `columnar.rows_of`.
@@ -132,7 +159,8 @@ def columnar_batches(
                 yield pa.RecordBatch.from_arrays(
                     [
                         values,
-                        *(_column(it, field.type, count) for it, field in zip(told, list(schema)[1:], strict=True)),
+                        lacking(values, declared, file.modified_milliseconds * 1000),
+                        *(_column(it, field.type, count) for it, field in zip(told, list(schema)[2:], strict=True)),
                     ],
                     schema=schema,
                 )

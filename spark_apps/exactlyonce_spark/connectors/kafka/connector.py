@@ -1,52 +1,66 @@
-"""Kafka inside Spark. As a source: its records as DataFrames, and the ranges that Spark's tasks read."""
+"""Kafka inside Spark. As a source: its records as DataFrames, and the ranges that tasks read."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import pickle
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+import pyarrow as pa
+
+from exactlyonce.api.format import Format, OnTombstone
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.api.transform import Transform
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kafka.codec import CODEC, KafkaCodec
-from exactlyonce.connectors.kafka.properties import java_properties
+from exactlyonce.connectors.kafka.properties import consumer_properties
+from exactlyonce.connectors.kafka.reading import consumer_of
 from exactlyonce.connectors.kafka.spec import DEFAULT_BATCH_OFFSETS, KafkaSource
+from exactlyonce.connectors.specs import Commit
 from exactlyonce.ledger.history import RecordedLetter
-from exactlyonce.positions.ranges import OffsetRange, Partition, Ranges
-from exactlyonce.schema.name_pattern import for_java
+from exactlyonce.positions.ranges import Ranges
+from exactlyonce_spark.connectors.kafka.rows import ALWAYS, COLUMNS, schema_text
 from exactlyonce_spark.connectors.kafka.sink import KafkaSinkConnector
-from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
+from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns, Spot
+from exactlyonce_spark.decode.records import MALFORMED, VALUE, Records, as_option, record_decoder
+from exactlyonce_spark.decode.unread import LeftOut
 from exactlyonce_spark.target import TaskRange
 
-_NO_BROKER = "127.0.0.1:9"  # the discard port
-_LETTERS = "topic string, partition int, offset bigint, timestamp timestamp, key binary, value binary"
+_OF_LETTERS = (*ALWAYS, "timestamp", "key")
 _VIEW = {
     "_topic": "topic",
     "_partition": "partition",
     "_offset": "offset",
     "_timestamp": "timestamp",
     "_key": "key",
+    "_headers": "headers",
 }
+_NAME = re.compile(r"\b_(?:key|timestamp|headers)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class KafkaReader:
-    """A `SourceReader` over Spark's own Kafka source. `with_headers`: headers cost time for every record."""
+    """A `SourceReader` over topics, which holds no login: the processes that read take it from the mounted secret.
+
+    `shipped` are the columns that tasks hand to Spark: each costs time for every record. `one_range_each`: each task reads one
+    range, however small a batch is.
+    """
 
     spec: KafkaSource
-    interval: timedelta | None
-    secret: Mapping[str, str] = field(repr=False)
-    with_headers: bool = False
+    format: Format
+    interval: timedelta | None = None
+    shipped: tuple[str, ...] = ALWAYS
+    one_range_each: bool = False
     codec: KafkaCodec = CODEC
 
     @property
     def reserved(self) -> tuple[str, ...]:
         """The names that the view `source` may have of Kafka."""
-        return (*_VIEW, "_headers")
+        return tuple(_VIEW)
 
     @property
     def position_columns(self) -> Mapping[str, PositionPart]:
@@ -55,77 +69,61 @@ class KafkaReader:
 
     @property
     def names_before_reading(self) -> bool:
-        """A new partition is read in the batch whose end names it first; its task says from where."""
-        return False
+        """A partition that appears is named at its first record, and read from the next batch on."""
+        return True
 
     def columns(self, records: Any) -> RecordColumns:
-        """Return the columns of Kafka's records; headers where they were read."""
-        headers = {"_headers": "headers"} if "headers" in records.columns else {}
+        """Return the columns of Kafka's records, as far as they were shipped."""
         return RecordColumns(
-            {**_VIEW, **headers},
-            "_key",
+            {name: column for name, column in _VIEW.items() if column in records.columns},
             "concat(' in topic ', _topic, ' partition ', _partition, ' offset ', _offset)",
             "topic",
             "partition",
             "offset",
-            "timestamp",
-            "key",
         )
 
-    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+    def stream(self, session: Any, partitions: int, most: int | None, left_out: Collection[Spot] = ()) -> Any:
         """Return the streaming DataFrame of the records.
 
         The start is never asked for: every checkpoint is seeded. A partition that appears later is read from its start.
         """
-        options = self._options(with_headers=self.with_headers) | self._selection()
         asked = self._limit(partitions)
-        options["maxOffsetsPerTrigger"] = str(asked if most is None else min(asked, most))
-        options["startingOffsets"] = "earliest"
-        return session.readStream.format("kafka").options(**options).load()
+        options = self._options(left_out) | {"most": str(asked if most is None else min(asked, most))}
+        options |= {"one_range_each": "true"} if self.one_range_each else {}
+        return session.readStream.format(_registered(session)).options(**options).load()
 
-    def batch(self, session: Any, ranges: Ranges) -> Any:
+    def batch(self, session: Any, ranges: Ranges, left_out: Collection[Spot] = ()) -> Any:
         """Return the records of exactly these ranges."""
-        options = self._options(with_headers=self.with_headers)
-        positions = ranges.non_empty()
-        chosen: dict[str, list[int]] = {}
-        for partition in positions:
-            chosen.setdefault(partition.origin, []).append(int(partition.key))
-        options["assign"] = json.dumps(chosen)
-        options["startingOffsets"] = positions.starts.to_json()
-        options["endingOffsets"] = positions.ends.to_json()
-        return session.read.format("kafka").options(**options).load()
+        options = self._options(left_out) | {"ranges": ranges.to_json()}
+        return session.read.format(_registered(session)).options(**options).load()
 
     def letters(self, session: Any, letters: Sequence[RecordedLetter]) -> Any:
         """Return the records that the letters are of; headers are not kept, so a transform that names them does not resolve."""
-        rows = [
-            (it.row.partition.origin, it.row.partition.key, it.row.position, it.timestamp, it.record_key, it.value)
-            for it in letters
-        ]
-        return session.createDataFrame(rows, _LETTERS)
+        decoder = record_decoder(as_option(self.format))
+        of_letters: dict[str, list[Any]] = {
+            "topic": [it.row.partition.origin for it in letters],
+            "partition": [it.row.partition.key for it in letters],
+            "offset": [it.row.position for it in letters],
+            "timestamp": [it.timestamp for it in letters],
+            "key": [it.record_key for it in letters],
+        }
+        read = Records(
+            pa.array([it.value for it in letters], pa.binary()), of_letters["key"].__getitem__, lambda _place: None
+        )
+        arrays = [pa.array(of_letters[name], COLUMNS[name][1]) for name in _OF_LETTERS]
+        table = pa.Table.from_arrays([*arrays, *decoder.decode(read)], names=[*_OF_LETTERS, VALUE, MALFORMED])
+        return session.createDataFrame(table, schema_text(_OF_LETTERS, decoder.ddl))
 
-    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterator[TaskRange]:
-        """KafkaBatchInputPartition.offsetRange of every input partition."""
+    def task_ranges(self, input_partitions: Iterable[Any]) -> Iterator[tuple[TaskRange, ...]]:
+        """Return the ranges that each input partition has brought to Spark, as the reader has made it."""
         for partition in input_partitions:
-            span = partition.offsetRange()
-            key = span.topicPartition()
-            yield TaskRange(Partition(key.topic(), key.partition()), OffsetRange(span.fromOffset(), span.untilOffset()))
+            ranges = Ranges.from_json(pickle.loads(partition.pickedPartition()).ranges)  # noqa: S301 - of our own reader
+            yield tuple(TaskRange(key, span) for key, span in ranges.items())
 
-    def _options(self, *, with_headers: bool) -> dict[str, str]:
-        options = {f"kafka.{key}": value for key, value in java_properties(self.spec, self.secret).items()}
-        # Without it a batch that reaches the end of the log waits half a second for records that are not there.
-        options.setdefault("kafka.fetch.max.wait.ms", "10")
-        options["failOnDataLoss"] = "true"
-        options["includeHeaders"] = str(with_headers).lower()
-        return options
+    def _options(self, left_out: Collection[Spot]) -> dict[str, str]:
+        from exactlyonce_spark.connectors.kafka.records import Place
 
-    def _selection(self) -> dict[str, str]:
-        kafka = self.spec
-        if kafka.topics is not None:
-            return {"subscribe": ",".join(kafka.topics)}
-        if kafka.topic_pattern is not None:
-            return {"subscribePattern": for_java(kafka.topic_pattern)}
-        assert kafka.assign is not None, "a source is one of the three"
-        return {"assign": json.dumps({chosen.topic: list(chosen.partitions) for chosen in kafka.assign})}
+        return Place(self.spec, self.shipped, as_option(self.format), LeftOut(tuple(left_out))).options()
 
     def _limit(self, partitions: int) -> int:
         kafka = self.spec
@@ -135,30 +133,50 @@ class KafkaReader:
         return kafka.max_offsets_per_trigger or DEFAULT_BATCH_OFFSETS
 
 
+def _registered(session: Any) -> str:
+    from exactlyonce_spark.connectors.kafka.records import FORMAT, KafkaData
+
+    session.dataSource.register(KafkaData)
+    return FORMAT
+
+
 class KafkaConnector:
     """Kafka."""
 
     def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> KafkaReader:
-        """Return the reader of a stream."""
+        """Return the reader of a stream; what no client can be made of is told here, and not by Spark."""
         kafka = spec.source.spec
         assert isinstance(kafka, KafkaSource), "the registry gives each connector its own spec"
-        return KafkaReader(kafka, spec.trigger.interval, secrets(kafka.secret_ref), _may_read_headers(spec.transform))
+        consumer_of(consumer_properties(kafka, secrets(kafka.secret_ref))).close()
+        deletes = spec.source.format.on_tombstone is OnTombstone.DELETE
+        by_partition = spec.sink.spec.commit is Commit.PARTITION
+        return KafkaReader(
+            kafka, spec.source.format, spec.trigger.interval, shipped(spec.transform), deletes or by_partition
+        )
 
     def load_classes(self, session: Any) -> None:
-        """Read from brokers that are not there: the classes are loaded, and the connection is refused."""
-        options = {
-            "kafka.bootstrap.servers": _NO_BROKER,
-            "subscribe": "none",
-            "kafka.default.api.timeout.ms": "200",
-            "kafka.request.timeout.ms": "100",
-            "fetchOffset.numRetries": "1",
-        }
-        session.read.format("kafka").options(**options).load().count()
+        """Load nothing: the reader is written in Python."""
 
 
-def _may_read_headers(transform: Transform | None) -> bool:
-    """Whether the transform may use the column _headers."""
-    return transform is not None and (transform.sql is None or "_headers" in transform.sql.lower())
+def shipped(transform: Transform | None) -> tuple[str, ...]:
+    """Return the columns that a stream may use: by the names in its SQL; all of them where it is written in Python.
+
+    A `*` takes all but the headers, which only a stream that names them has.
+    """
+    if transform is None:
+        named = set()
+    elif transform.sql is None:
+        named = {"_key", "_timestamp", "_headers"}
+    else:
+        named = {name.lower() for name in _NAME.findall(transform.sql)}
+        named |= {"_key", "_timestamp"} if "*" in transform.sql else set()
+    wanted = {
+        *ALWAYS,
+        *({"key"} if "_key" in named else ()),
+        *({"timestamp"} if "_timestamp" in named else ()),
+        *({"headers"} if "_headers" in named else ()),
+    }
+    return tuple(name for name in COLUMNS if name in wanted)
 
 
 SOURCE = KafkaConnector()

@@ -6,23 +6,15 @@ import re
 
 from exactlyonce_spark.connectors.recognised import Failures, Recognised
 
-_LOSS = re.compile(r"(?:Partition .+ offset was changed from|Some data may have been lost|KAFKA_DATA_LOSS)[^\n]*")
-_AWAY = re.compile(r"org\.apache\.kafka\.common\.errors\.(?:Timeout|Disconnect|Network)Exception: ([^\n]+)")
+_GONE = re.compile(
+    r"exactlyonce\.connectors\.kafka\.reading\.RecordsGone: ([^\n]+)|exactlyonce\.errors\.OriginMissing: (Kafka at [^\n]+)"
+)
 
 
 def _lost(text: str) -> Recognised | None:
-    """Recognise records that Kafka has lost."""
-    lost = _LOSS.search(text)
-    return None if lost is None else Recognised("DataLost", lost[0])
+    """Recognise records that Kafka has lost, or a whole topic: reconciliation looks at the source and says what is gone."""
+    gone = _GONE.search(text)
+    return None if gone is None else Recognised("DataLost", gone[1] or gone[2])
 
 
-def _outage(text: str) -> str | None:
-    """Recognise brokers that do not answer."""
-    away = _AWAY.search(text)
-    if away is None:
-        return None
-    said = away[1].rstrip(".")
-    return f"The brokers of source.kafka do not answer ({said}); nothing has landed by this, and it will be retried."
-
-
-FAILURES = Failures(recognise=_lost, outage=_outage)
+FAILURES = Failures(recognise=_lost)

@@ -13,6 +13,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicP
 from confluent_kafka.admin import AdminClient
 
 from exactlyonce.connectors.kafka.clients import destroy_dropped, destroy_later
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce_spark.connectors.kafka.broker_versions import ToldVersions
 from exactlyonce_spark.connectors.kafka.sink_errors import Named
 
@@ -29,7 +30,9 @@ class MarkerReader:
         self._versions = ToldVersions()
         destroy_dropped()
         with named.making_a_client():
-            self._client = AdminClient({**properties, **self._versions.properties()}, **self._versions.arguments())
+            self._client = AdminClient(
+                {**with_tokens(properties), **self._versions.properties()}, **self._versions.arguments()
+            )
         destroy_later(self, self._client)
 
     def read(self, marked: TopicPartition, seconds: float) -> TopicPartition:

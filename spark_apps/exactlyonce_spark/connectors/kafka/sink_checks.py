@@ -15,6 +15,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Res
 from exactlyonce.connectors.kafka.clients import destroy_dropped, destroy_later
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.connectors.kafka.spec import KafkaSource
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce_spark.connectors.kafka.broker_versions import ToldVersions
 from exactlyonce_spark.connectors.kafka.sink_errors import KafkaRefuses, Named, Noted
 
@@ -43,7 +44,7 @@ class SinkAdmin:
     def __init__(self, named: Named, properties: Mapping[str, Any]) -> None:
         self._named = named
         self._noted, self._versions = Noted(), ToldVersions()
-        told = {**properties, **self._versions.properties(), "error_cb": self._noted.kept.append}
+        told = {**with_tokens(properties), **self._versions.properties(), "error_cb": self._noted.kept.append}
         destroy_dropped()
         with named.making_a_client():
             self._client = AdminClient(told, **self._versions.arguments())

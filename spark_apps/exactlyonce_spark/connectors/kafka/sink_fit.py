@@ -7,21 +7,13 @@ from collections.abc import Sequence
 from exactlyonce.connectors.kafka.sink_spec import KafkaSink
 from exactlyonce.errors import Refused
 from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
-from exactlyonce_spark.sql_text import escaped, quoted
+from exactlyonce_spark.sql_text import as_json, escaped, quoted
 
 KEY, VALUE = 0, 1
 FIRST_HEADER = 2
 """Where each of them is among the fitted columns."""
 
 _NO_JSON = ("interval", "void", "variant", "geometry", "geography")
-_TIME_FORMAT = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
-_JSON_OPTIONS = {
-    "ignoreNullFields": "false",
-    "timestampFormat": f"{_TIME_FORMAT}XXX",
-    "timestampNTZFormat": _TIME_FORMAT,
-    "timeZone": "UTC",
-}
-"""Microseconds are kept, which Spark's own format of to_json cuts, and a column that is NULL is told as null."""
 
 
 class RecordUnfit(Refused):
@@ -87,5 +79,4 @@ def _bytes(name: str) -> str:
 
 def _json(columns: Sequence[YieldedColumn]) -> str:
     fields = ", ".join(f"'{escaped(column.name)}', {quoted(column.name)}" for column in columns)
-    options = ", ".join(f"'{key}', '{escaped(value)}'" for key, value in _JSON_OPTIONS.items())
-    return f"cast(to_json(named_struct({fields}), map({options})) as binary)"
+    return f"cast({as_json(f'named_struct({fields})')} as binary)"

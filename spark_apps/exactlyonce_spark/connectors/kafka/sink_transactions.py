@@ -17,6 +17,7 @@ from confluent_kafka import (
 )
 
 from exactlyonce.connectors.kafka.clients import destroy_dropped, destroy_later
+from exactlyonce.connectors.kafka.tokens import with_tokens
 from exactlyonce.errors import RowsNotTaken, TransactionTooLong
 from exactlyonce_spark.connectors.kafka.marker_reading import MarkerReader
 from exactlyonce_spark.connectors.kafka.sink_errors import Named, Noted, TransactionGone
@@ -103,7 +104,7 @@ class KafkaTransactions:
         self._began = 0.0
         self._delivered_at: float | None = None
         self._marked = TopicPartition(named.topic, _MARKED_PARTITION)
-        common = {**properties, "log_level": 0, "error_cb": self._noted.kept.append}
+        common = {**with_tokens(properties), "log_level": 0, "error_cb": self._noted.kept.append}
         most = min(max(1_000, most_bytes), MOST_RECORD_BYTES)
         self._is_capped = most < most_bytes
         producing = {

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from exactlyonce.api.format import Format
 from exactlyonce.api.spec import StreamSpec
 from exactlyonce.assembly import Secrets
 from exactlyonce.connectors.kinesis.between_moments import ranges_between
@@ -18,7 +19,9 @@ from exactlyonce.positions.ranges import OffsetRange, Partition, Positions, Rang
 from exactlyonce.schema.moment import Moments
 from exactlyonce_spark.connectors.kinesis.dividing import ShardDivider
 from exactlyonce_spark.connectors.kinesis.planner import HELD_BYTES, READING_SECONDS
-from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns
+from exactlyonce_spark.connectors.ports import PositionPart, RecordColumns, Spot
+from exactlyonce_spark.decode.records import as_option
+from exactlyonce_spark.decode.unread import LeftOut
 
 _VIEW = {
     "_stream": "stream",
@@ -47,6 +50,7 @@ class KinesisRecords:
     """A `SourceReader` over shards, which holds no login: the processes that read take it from the mounted secret."""
 
     spec: KinesisSource
+    format: Format
     interval: timedelta | None
     codec: KinesisCodec = CODEC
 
@@ -73,19 +77,14 @@ class KinesisRecords:
         """Return the columns of Kinesis' records."""
         return RecordColumns(
             _VIEW,
-            "_key",
             _WHERE,
             "stream",
             "shard_id",
             "position",
-            "approximate_arrival_timestamp",
-            "cast(partition_key as binary)",
-            "data",
-            "malformed",
             _PLACE,
         )
 
-    def stream(self, session: Any, partitions: int, most: int | None) -> Any:
+    def stream(self, session: Any, partitions: int, most: int | None, left_out: Collection[Spot] = ()) -> Any:
         """Return the streaming DataFrame of the records.
 
         Where the next batch follows at once, a batch is no larger than what the planner can hand over, so that every record is
@@ -98,12 +97,12 @@ class KinesisRecords:
             "bytes": min(spec.batch_bytes, HELD_BYTES) if interval is None else spec.batch_bytes,
             "seconds": seconds,
         }
-        options = self._options() | {name: str(value) for name, value in limits.items()}
+        options = self._options(left_out) | {name: str(value) for name, value in limits.items()}
         return session.readStream.format(_registered(session)).options(**options).load()
 
-    def batch(self, session: Any, ranges: Ranges) -> Any:
+    def batch(self, session: Any, ranges: Ranges, left_out: Collection[Spot] = ()) -> Any:
         """Return the records of exactly these ranges."""
-        options = self._options() | {"ranges": ranges.to_json()}
+        options = self._options(left_out) | {"ranges": ranges.to_json()}
         return session.read.format(_registered(session)).options(**options).load()
 
     def divider(self, session: Any, *, of_backfill: bool) -> ShardDivider:
@@ -134,13 +133,21 @@ class KinesisRecords:
     def task_ranges(self, input_partitions: Iterable[Any]) -> None:
         """Return nothing: Spark does not show what a task of a source in Python reads."""
 
-    def _options(self) -> dict[str, str]:
+    def _options(self, left_out: Collection[Spot] = ()) -> dict[str, str]:
         from exactlyonce_spark.connectors.kinesis.records import Place
 
         spec = self.spec
         secret = None if spec.secret_ref is None else spec.secret_ref.name
         return Place(
-            spec.stream, spec.named, spec.where, spec.endpoint, secret, spec.outside_shard_range, spec.compute_shard
+            spec.stream,
+            spec.named,
+            spec.where,
+            spec.endpoint,
+            secret,
+            as_option(self.format),
+            spec.outside_shard_range,
+            spec.compute_shard,
+            LeftOut(tuple(left_out)),
         ).options()
 
 
@@ -159,7 +166,7 @@ class KinesisConnector:
         kinesis = spec.source.spec
         assert isinstance(kinesis, KinesisSource), "the registry gives each connector its own spec"
         secrets(kinesis.secret_ref)
-        return KinesisRecords(kinesis, spec.trigger.interval)
+        return KinesisRecords(kinesis, spec.source.format, spec.trigger.interval)
 
     def load_classes(self, session: Any) -> None:
         """Load nothing: the reader is written in Python."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,10 @@ from exactlyonce.positions.ranges import Ranges
 from exactlyonce_spark.connectors.kinesis.known_shards import KnownShards, PackedMap
 from exactlyonce_spark.connectors.kinesis.outside import OutsideRecords
 from exactlyonce_spark.connectors.kinesis.planner import BatchLimit, Planner
-from exactlyonce_spark.connectors.kinesis.rows import SCHEMA, arrow_batches
+from exactlyonce_spark.connectors.kinesis.rows import arrow_batches, schema_text
 from exactlyonce_spark.crash_points import reached
+from exactlyonce_spark.decode.records import record_decoder
+from exactlyonce_spark.decode.unread import LeftOut
 
 log = logging.getLogger("exactlyonce.kinesis")
 
@@ -42,15 +44,17 @@ Offsets = dict[str, dict[str, str]]
 
 @dataclass(frozen=True)
 class Place:
-    """Which stream it is, and where its login is to be found."""
+    """Which stream it is, where its login is to be found, and how data is decoded: `format` is the resource's, as JSON."""
 
     stream: str
     named: str
     region: str
     endpoint: str | None
     secret: str | None
+    format: str
     outside: OutsideShardRange = OutsideShardRange.KEEP
     compute_shard: bool = False
+    left_out: LeftOut = field(default_factory=LeftOut)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Place:
@@ -61,13 +65,16 @@ class Place:
             options["region"],
             options.get("endpoint"),
             options.get("secret"),
+            options["format"],
             OutsideShardRange(options["outside"]),
             "compute" in options,
+            LeftOut.of(options.get("left_out")),
         )
 
     def options(self) -> dict[str, str]:
         """Return the options that say so."""
         told = {"stream": self.stream, "named": self.named, "region": self.region, "outside": self.outside.value}
+        told |= {"format": self.format, **LeftOut.options(self.left_out.spans)}
         told |= {} if self.endpoint is None else {"endpoint": self.endpoint}
         told |= {"compute": "shard"} if self.compute_shard else {}
         return told | ({} if self.secret is None else {"secret": self.secret})
@@ -119,7 +126,8 @@ def _batches(place: Place, part: ShardRange) -> Iterator[pa.RecordBatch]:
     outside = None if part.listed is None else OutsideRecords(part.listed, place.outside)
     keeps: RecordFilter = (lambda record, users: True) if outside is None else outside.keeps
     shards = None if part.shards is None else part.shards.unpacked()
-    yield from arrow_batches(_users(place, part, start, end, keeps), place.stream, part.shard, shards)
+    users = _users(place, part, start, end, keeps)
+    yield from arrow_batches(users, place.stream, part.shard, record_decoder(place.format), place.left_out, shards)
     if outside is not None and outside.dropped:
         log.warning(
             "Left out of shard %s of stream %s, %s to %s: %d user records of aggregates with a key of another shard "
@@ -257,7 +265,7 @@ class KinesisData(DataSource):
 
     def schema(self) -> str:
         """Return the columns of a record."""
-        return SCHEMA
+        return schema_text(record_decoder(self.options["format"]).ddl)
 
     def streamReader(self, schema: Any) -> KinesisStreamReader:
         """Return the reader of a stream."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from exactlyonce.connectors.postgres.spec import PostgresSink, Write
 from exactlyonce_spark.connectors.ports import FittedColumn, YieldedColumn
 from exactlyonce_spark.connectors.postgres.table import Table, TableColumn, TargetUnfit
-from exactlyonce_spark.sql_text import quoted
+from exactlyonce_spark.sql_text import as_json, quoted
 
 _INTEGERS = {"tinyint": 1, "smallint": 2, "int": 4, "bigint": 8}
 _TABLE_INTEGERS = {"int2": 2, "int4": 4, "int8": 8}
@@ -104,7 +104,7 @@ def _expression(column: YieldedColumn, target: TableColumn) -> str | None:
     name = quoted(column.name)
     spark = column.spark_type
     if target.category == "json":
-        return f"to_json({name})" if spark.startswith(_NESTED) else name if spark == "string" else None
+        return as_json(name) if spark.startswith(_NESTED) else name if spark == "string" else None
     if spark.startswith("array<"):
         return _array(name, spark, target)
     rule = _RULES.get(spark.split("(")[0])
