@@ -24,7 +24,7 @@ from exactlyonce.reconcile.recorded import told_of, with_pod
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure
 from exactlyonce.reconcile.verdicts import Decision
 
-AT_REST = "No driver with a query is to run."
+AT_REST = "No query follows, because the stream is suspended or deleted."
 """Why a stream that is suspended or deleted has no query."""
 
 NO_QUERY_NOW = "Then the stream is decided again."
