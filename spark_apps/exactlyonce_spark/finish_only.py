@@ -1,7 +1,7 @@
 """A driver without a query: it finishes what earlier drivers have left, and ends. No pyspark here.
 
 Spark is started only for rows that have to be made again, because the sink has aborted them, or whose statement names the
-columns of the query. `work_of` is what such a driver does, in order: a later task is one more step of it.
+columns of the query.
 """
 
 from __future__ import annotations
@@ -70,30 +70,25 @@ def finish_only(given: Unattended) -> LastMessage:
         Fenced: if this process may not land any more.
         ExactlyOnceError: what keeps it from being finished, by name.
     """
-    done = [sentence for step in WORK for sentence in step(given)]
-    return LastMessage(Ending.FINISHED, " ".join(done) or "Nothing was left to finish.")
+    return LastMessage(Ending.FINISHED, _finished(given) or "Nothing was left to finish.")
 
 
-def finish_what_is_left(given: Unattended) -> list[str]:
-    """Commit what is decided, or show what has landed, and return a sentence for each thing that was there to do."""
+def _finished(given: Unattended) -> str:
+    """Commit what is decided, or show what has landed, and return a sentence that says so; nothing if nothing was left."""
     match given.target:
         case None:
             require_nothing_decided(given.ledger, given.permit)
-            return []
+            return ""
         case ManifestTarget():
             landed = recover_manifests(given.ledger, given.permit, given.target)
-            return [] if landed is None else [f"Readers are shown all that has landed, up to batch {landed}."]
+            return "" if landed is None else f"Readers are shown all that has landed, up to batch {landed}."
         case TwoPhaseTarget():
             decided = read_decided(given.ledger, given.permit)
             target = given.spark.started.target if _has_files(decided) else given.target
             finish_decided(given.ledger, given.permit, target, RowsAgain(given.source, given.spark.run_again))
-            return [] if decided is None else [f"Batch {decided.batch}, which was decided, has landed."]
+            return "" if decided is None else f"Batch {decided.batch}, which was decided, has landed."
         case _:
             assert_never(given.target)
-
-
-WORK: tuple[Callable[[Unattended], list[str]], ...] = (finish_what_is_left,)
-"""What such a driver does, in order; each returns sentences for its last message."""
 
 
 def _has_files(decided: DecidedBatch | None) -> bool:

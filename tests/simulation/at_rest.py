@@ -93,10 +93,15 @@ def ask_for_a_new_start(world: SimulatedWorld) -> None:
     row = world.database.tables.rows.get(("stream", STREAM_ID))
     if not isinstance(row, StreamRow) or row.landed_batch is None:
         return
+    annotate_a_new_start(world, row.token)
+    world.statuses.version += 1  # the resource's version
+
+
+def annotate_a_new_start(world: SimulatedWorld, token: str) -> None:
+    """A person asks for a new start of the stream with this token."""
     world.journal.strike(STARTED_OVER)
     world.simulation.tell("a person asks for a new start")
-    world.annotations = ((FRESH, row.token),)
-    world.statuses.version += 1  # the resource's version
+    world.annotations = ((FRESH, token),)
 
 
 def note_new_start(world: SimulatedWorld, seen: Observation, decision: Decision) -> None:

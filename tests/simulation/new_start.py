@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 from exactlyonce.api.resource import FRESH
 from exactlyonce.api.status import Phase
-from exactlyonce.ledger.rows import FailureRow
 from exactlyonce.reconcile.verdicts import FirstStart, SeedAndPublish
-from tests.simulation.server import Tables
+from tests.simulation.at_rest import annotate_a_new_start, set_aside
 from tests.simulation.world import SimulatedWorld
 
 _OFFER = re.compile(rf"{re.escape(FRESH)}=([0-9a-f-]{{36}})")
@@ -21,17 +19,8 @@ def starts_over(world: SimulatedWorld) -> bool:
     wanted = "start over" in world.scenario.hazards and world.life_before is None
     if offered is None or not wanted or world.stateful or any(not operator.ended for operator in world.operators):
         return False
-    world.journal.strike("started over")
-    world.simulation.tell("a person asks for a new start")
-    world.annotations = ((FRESH, offered[1]),)
-    # What is in the table stays there. It is of the stream's life before, and is set aside so that the new one can be counted.
-    world.life_before = Counter(world.database.tables.target)
-    rows = world.database.tables.rows.values()
-    world.failures_before = {id(row): row for row in rows if isinstance(row, FailureRow)}
-    world.database.tables = Tables(world.database.tables.rows)
-    world.database.version += 1
-    world.edited.clear()
-    world.begins_again()
+    annotate_a_new_start(world, offered[1])
+    set_aside(world)
     world.statuses.status = world.statuses.status.model_copy(update={"phase": Phase.PENDING})
     world.statuses.version += 1
     world.draining = False

@@ -35,18 +35,18 @@ def repeatable(seed: int, world: SimulatedWorld) -> Iterator[None]:
     """Make the random tags and tokens of the code under test follow the seed, and note what it decides."""
     tags, tokens = random.Random(seed), random.Random(seed)
     inner, requests_of = decide.decide, observe.request_of
-    requests: dict[tuple[int, object], tuple[Stream, Request]] = {}
+    requests: dict[tuple[object, ...], tuple[Stream, Request]] = {}
 
     def listened_to(seen: Observation) -> Decision:
         decision = inner(seen)
         world.note_decision(seen, decision)
         return decision
 
-    def request_of(stream: Stream, *given: object) -> Request:
+    def request_of(stream: Stream, *given: object, **named: object) -> Request:
         """Return what a resource asks for, made once a run: there are few resources, and `resource` keeps them."""
-        key = (id(stream), given)
+        key = (id(stream), given, *sorted(named.items()))
         if key not in requests:
-            made = requests_of(stream, *given)  # type: ignore[arg-type] # as it was called
+            made = requests_of(stream, *given, **named)  # type: ignore[arg-type] # as it was called
             requests[key] = (stream, replace(made, shows_landed=world.scenario.manifest))
         return requests[key][1]
 

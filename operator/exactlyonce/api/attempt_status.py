@@ -1,4 +1,4 @@
-"""What a status says of attempts: what a driver is started to do, and of what the drivers that ran were made."""
+"""The parts of a status about attempts: the task of a driver, the latest attempt that ran Spark, and a bad update."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DriverTask(StrEnum):
 
 
 class StatusModel(Model):
-    """A part of the status. What another release wrote into it and this one does not know is passed over."""
+    """A part of the status. Fields that this release does not know are passed over."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
 

@@ -226,8 +226,8 @@ def _reason(status: StreamStatus) -> str | None:
 
 def _ending_told(status: StreamStatus) -> str | None:
     """Return how the latest driver ended, if that is what the status's message tells of."""
-    driver, batch = status.driver, status.consecutive_failures.batch
-    if driver is None or driver.attempt != status.attempt or driver.ended is None:
+    driver, batch = status.current_driver, status.consecutive_failures.batch
+    if driver is None or driver.ended is None:
         return None
     tells = driver.message == status.message or (batch is not None and status.message.startswith(f"Batch {batch} has"))
     return driver.ended if tells else None

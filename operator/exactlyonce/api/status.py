@@ -274,3 +274,8 @@ class StreamStatus(StatusModel):
         "BatchLimited: whether batches are kept smaller than the resource allows, because one was too large; LandedShown: "
         "whether the lease table or consumer group that the stream names shows where it has landed.",
     )
+
+    @property
+    def current_driver(self) -> DriverStatus | None:
+        """The driver of the latest attempt; None until its start is recorded."""
+        return self.driver if self.driver is not None and self.driver.attempt == self.attempt else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import click
 
@@ -17,7 +17,7 @@ from exactlyonce.reconcile.decide import decide
 from exactlyonce.reconcile.finish_first import finished_by
 from exactlyonce.reconcile.observation import Predecessor, ProvenDead
 from exactlyonce.reconcile.observe import observe, request_of
-from exactlyonce.reconcile.predecessor import predecessor_of
+from exactlyonce.reconcile.predecessor import next_attempt, predecessor_of
 from exactlyonce.reconcile.progress import known_of
 from exactlyonce.reconcile.verdicts import Decision, Launch, SeedAndPublish, Verdict, batch_of, kind_of, reason_of
 
@@ -53,16 +53,16 @@ def decide_without_acting(opened: LocalStream, running: Epoch | None) -> Decisio
     """
     view = opened.ledger.view(opened.stream.stream_id)
     status, _ = opened.statuses.read()
-    raised = 0 if view is None else view.stream.epoch
-    attempt = Epoch(max(status.attempt, raised, opened.launcher.latest()) + 1)
+    attempt = next_attempt(status, view, opened.launcher)
     row = None if view is None else view.stream
     if running is not None and row is not None and row.writer == running:
         predecessor: Predecessor = ProvenDead(f"the driver of attempt {running} is taken to have ended")
     else:
         predecessor = predecessor_of(row, status, opened.launcher)
     limit = still_needed(status.batch_limit, view, opened.stream.spec.recovery)
-    request = request_of(opened.stream, opened.owner, records_of(limit), too_large_of(limit))
-    request = replace(request, finished_by=finished_by(status))
+    request = request_of(
+        opened.stream, opened.owner, records_of(limit), too_large_of(limit), finished_by=finished_by(status)
+    )
     return decide(observe(opened.stores, request, attempt, predecessor, opened.owner_is_gone, known_of(status)))
 
 

@@ -91,8 +91,8 @@ def _tell_what_is_left(statuses: ResourceStatus, report: Report) -> None:
     if finishes(status.driver) and finished_by(status) is None:
         report(
             "LeftBehind",
-            f"The stream is deleted, and batch {status.verdict.batch if status.verdict else '?'} is not known to be finished "
-            f"({status.message}) Look in the sink for its rows.",
+            f"The stream is deleted, and batch {status.verdict.batch if status.verdict else '?'} is not known to be finished: "
+            f"{status.message} Look in the sink for its rows.",
         )
 
 

@@ -49,7 +49,7 @@ def _first_batch_at(before: StreamStatus, after: StreamStatus) -> datetime | Non
 
 def _has_landed(status: StreamStatus) -> bool:
     """Whether the driver of the status has landed a batch."""
-    driver, progress = status.driver, status.progress
-    if driver is None or driver.attempt != status.attempt or progress is None or progress.batch is None:
+    driver, progress = status.current_driver, status.progress
+    if driver is None or progress is None or progress.batch is None:
         return False
     return progress.batch > (-1 if driver.landed_at_start is None else driver.landed_at_start)

@@ -77,8 +77,8 @@ def after_end(
 
 def after_refusal(status: StreamStatus, problem: Exception, now: datetime) -> dict[str, object]:
     """Return what changes in a status when the driver of the latest attempt could not be created."""
-    driver = status.driver
-    if driver is None or driver.attempt != status.attempt or driver.ended is not None:
+    driver = status.current_driver
+    if driver is None or driver.ended is not None:
         return {}
     match problem:
         case ManifestRefused():

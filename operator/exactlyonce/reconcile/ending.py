@@ -58,9 +58,9 @@ class Endings(PassOperations):
         if ending.pod is not None and ending.pod.word is not None and ending.pod.word.outcome is not Outcome.LAUNCHES:
             return self._by_word(status, version, ending.pod, ending.pod.word)
         context = self.context
-        known = status.driver is not None and status.driver.attempt == status.attempt
-        driver = status.driver if known and status.driver is not None else DriverStatus(attempt=status.attempt)
-        if finishes(driver) or (not known and has_finished(ending)):
+        known = status.current_driver
+        driver = known or DriverStatus(attempt=status.attempt)
+        if finishes(driver) or (known is None and has_finished(ending)):
             return Finishing(self.stream, context).record(status, version, ending, driver)
         landed_at_start = driver.landed_at_start
         answer = self._ledger_after(ending, wanted)
@@ -141,16 +141,12 @@ class Endings(PassOperations):
 
         Then another driver with this query ends as this one did, and nothing is decided any more.
         """
-        failed, failures = TransitionReason.DRIVER_FAILED, halt.consecutive_failures
-        changes: dict[str, object] = {"consecutive_failures": failures}
-        if self._finishes_first(status, view, driver.case):
-            changes |= {"message": driver.message, "driver": driver.model_copy(update={"finish_first": True})}
-            self.write(status, version, failed, phase=Phase.BACKING_OFF, **changes)
-            return Waiting(self.context.timing.now(), halt.message)
-        changes |= {"message": halt.message, "driver": driver}
-        self.write(status, version, failed, phase=Phase.HALTED, **changes)
-        self.context.reporter.report("Halted", halt.message)
-        return Halted(halt.message)
+        if not self._finishes_first(status, view, driver.case):
+            return self.halt_after_driver(status, version, halt, driver)
+        first = driver.model_copy(update={"finish_first": True})
+        changes = {"message": driver.message, "driver": first, "consecutive_failures": halt.consecutive_failures}
+        self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.BACKING_OFF, **changes)
+        return Waiting(self.context.timing.now(), halt.message)
 
     def _poisoned(
         self, status: StreamStatus, halt: HaltStream, batch: BatchNumber, view: LedgerView | None, told: str

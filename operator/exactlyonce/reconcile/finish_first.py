@@ -55,14 +55,14 @@ def unfinished(ledger: LedgerView, request: Request) -> Unfinished | None:
     if decided is not None:
         if not request.two_phases:
             return None  # another sink has it, to which no driver of this resource has a way
-        return Unfinished(decided.batch, f"batch {decided.batch} is decided and is to be committed in the sink")
+        return Unfinished(decided.batch, f"batch {decided.batch} is decided and not known to be committed in the sink")
     if not request.shows_landed or row.landed_batch is None or row.writer_released:
         return None
     if request.finished_by is not None and (row.writer is None or row.writer < request.finished_by):
         return None
     return Unfinished(
         row.landed_batch,
-        f"no driver has said that readers are shown all that has landed, up to batch {row.landed_batch}",
+        f"readers may not be shown all that has landed, up to batch {row.landed_batch}",
     )
 
 
@@ -132,7 +132,7 @@ def _finish(
 ) -> Decision:
     answers, told = answered(ledger, request.settle_loads)
     clause = f"{left.clause[0].upper()}{left.clause[1:]}"
-    message = f"{clause}; a driver without a query sees to that first. {then}"
+    message = f"{clause}; a driver that runs no query finishes that first. {then}"
     verdict = FinishFirst(left.batch, message, (*evidence, *decided_evidence(ledger), *told))
     return Decision(verdict, (*answers, Launch(DriverTask.FINISH_ONLY)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from exactlyonce.api.attempt_status import DriverTask
@@ -11,22 +10,21 @@ from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Ended, Gone, Orders
-from exactlyonce.ledger.fence import raise_epoch
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.act import act
 from exactlyonce.reconcile.bad_update import after_end
 from exactlyonce.reconcile.finish_first import finish_without_a_look, finished_by, has_finished
 from exactlyonce.reconcile.observation import MayLive, ProvenDead
-from exactlyonce.reconcile.observe import new_token, request_of
-from exactlyonce.reconcile.pass_context import Halted, PassResult, Waiting, Watching
+from exactlyonce.reconcile.observe import request_of
+from exactlyonce.reconcile.pass_context import PassResult, Waiting, Watching
 from exactlyonce.reconcile.pass_operations import PassOperations
-from exactlyonce.reconcile.predecessor import predecessor_of
+from exactlyonce.reconcile.predecessor import next_attempt, predecessor_of
 from exactlyonce.reconcile.recorded import told_of, with_pod
 from exactlyonce.reconcile.restart import Finished, HaltStream, Restart, after_ending, after_failure
 from exactlyonce.reconcile.verdicts import Decision
 
-AT_REST = "No driver with a query is to run."
+AT_REST = "No query follows, because the stream is suspended or deleted."
 """Why a stream that is suspended or deleted has no query."""
 
 NO_QUERY_NOW = "Then the stream is decided again."
@@ -58,29 +56,27 @@ class Finishing(PassOperations):
         retry_at = status.consecutive_failures.retry_at
         if retry_at is not None and retry_at > self.context.timing.now():
             return Waiting(retry_at, status.message)
-        return self.first(status, version, plan, view, AT_REST)
+        return self._begin(status, version, plan, view, AT_REST)
 
     def first(
         self, status: StreamStatus, version: str, plan: str | None, view: LedgerView | None, why: str
     ) -> PassResult | None:
-        """Record an attempt, raise, look at the ledger again and start the driver; None where nothing is to be finished.
+        """Start one in place of a driver with a query; None where nothing is to be finished.
 
         `why` is a sentence that says why no query follows.
         """
         if view is None or self.decided(status, view, why) is None:
             return None
-        context, stream_id = self.context, self.stream.stream_id
+        return self._begin(status, version, plan, view, why)
+
+    def _begin(self, status: StreamStatus, version: str, plan: str | None, view: LedgerView, why: str) -> PassResult:
+        """Record an attempt, raise, look at the ledger again, and start the driver if anything is left by then."""
+        context = self.context
         context.attempts.check()
         context.attempts.rehearse()
-        attempt = Epoch(max(status.attempt, view.stream.epoch, context.attempts.launcher.latest()) + 1)
-        status, version = self.write(
-            status, version, TransitionReason.ATTEMPT_RECORDED, attempt=attempt, phase=Phase.RECONCILING
-        )
-        self.reached("pass.attempt-recorded")
-        ticket = new_token()
-        raise_epoch(context.stores.ledger, self.new_stream(), attempt, ticket)
-        self.reached("pass.epoch-raised")
-        seen = context.stores.ledger.view(stream_id)
+        attempt = next_attempt(status, view, context.attempts.launcher)
+        status, version, ticket, _ = self.begin_attempt(status, version, attempt)
+        seen = context.stores.ledger.view(self.stream.stream_id)
         decision = None if seen is None else self.decided(status, seen, why)
         if decision is None:
             return Waiting(context.timing.now(), status.message)  # a driver of another pass has finished it meanwhile
@@ -142,11 +138,8 @@ class Finishing(PassOperations):
             status = status.model_copy(update=after_end(status, driver, ending, None, now))
         step = after_ending(ending, None, None, None, failures, self.stream.spec.recovery, now)
         match step:
-            case HaltStream(message=message, consecutive_failures=counted):
-                changes = {"message": message, "driver": driver, "consecutive_failures": counted}
-                self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.HALTED, **changes)
-                self.context.reporter.report("Halted", message)
-                return Halted(message)
+            case HaltStream():
+                return self.halt_after_driver(status, version, step, driver)
             case Restart() | Finished():  # one that says it ran a query has finished nothing
                 again = step if isinstance(step, Restart) else after_failure(failures, self.stream.spec.recovery, now)
                 changes = {"message": told, "driver": driver, "consecutive_failures": again.consecutive_failures}
@@ -158,7 +151,6 @@ class Finishing(PassOperations):
     def decided(self, status: StreamStatus, view: LedgerView, why: str) -> Decision | None:
         """Return the decision to finish what is left, by the ledger alone; None where there is nothing."""
         context, row = self.context, view.stream
-        request = replace(request_of(self.stream, context.place.owner), finished_by=finished_by(status))
-        is_gone = row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
+        request = request_of(self.stream, context.place.owner, finished_by=finished_by(status))
         database = context.stores.ledger.database_identity()
-        return finish_without_a_look(view, database, request, why, owner_is_gone=is_gone)
+        return finish_without_a_look(view, database, request, why, owner_is_gone=self.owner_is_gone(row))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, assert_never
 
@@ -106,11 +106,18 @@ def reconcile_in_pod(stores: Stores, brief: Brief, epoch: Epoch) -> PodVerdict:
     Never raises for what the outside world does. Doing it again under the same epoch is harmless.
     """
     try:
-        request = request_of(brief.stream, brief.owner, brief.shrunk, brief.too_large, brief.poison)
-        request = replace(request, finished_by=brief.finished_by)
+        request = request_of(
+            brief.stream,
+            brief.owner,
+            brief.shrunk,
+            brief.too_large,
+            brief.poison,
+            bisects=brief.bisects,
+            finished_by=brief.finished_by,
+        )
         seen = observe(
             stores,
-            replace(request, bisects=brief.bisects),
+            request,
             epoch,
             brief.predecessor,
             lambda owner: owner == brief.gone_owner,

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.status import DriverStatus, Phase, StreamStatus
 from exactlyonce.errors import ExactlyOnceError
 from exactlyonce.launch.port import Orders
 from exactlyonce.ledger.expiry import make_room
-from exactlyonce.ledger.fence import Raised, raise_epoch
+from exactlyonce.ledger.fence import Raised
 from exactlyonce.ledger.rows import LedgerView
 from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.act import act
@@ -22,7 +20,7 @@ from exactlyonce.reconcile.identity import before_the_raise
 from exactlyonce.reconcile.in_pod import Brief
 from exactlyonce.reconcile.known_checks import went_back
 from exactlyonce.reconcile.observation import Observation
-from exactlyonce.reconcile.observe import new_token, observe, request_of
+from exactlyonce.reconcile.observe import observe, request_of
 from exactlyonce.reconcile.pass_context import (
     Halted,
     PassResult,
@@ -30,7 +28,7 @@ from exactlyonce.reconcile.pass_context import (
     Watching,
 )
 from exactlyonce.reconcile.pass_operations import PassOperations
-from exactlyonce.reconcile.predecessor import predecessor_of
+from exactlyonce.reconcile.predecessor import next_attempt, predecessor_of
 from exactlyonce.reconcile.progress import known_of
 from exactlyonce.reconcile.quarantine import bisects, number_of, quarantine_of, still_to_be_quarantined
 from exactlyonce.reconcile.recorded import (
@@ -56,32 +54,25 @@ class Launching(PassOperations):
         if instead is not None:
             return instead
         known = Epoch(0) if before is None else before.stream.epoch
-        # A lost status and a ledger that went back may both have forgotten an attempt whose last message is still there.
-        attempt = Epoch(max(status.attempt, known, context.attempts.launcher.latest()) + 1)
+        attempt = next_attempt(status, before, context.attempts.launcher)
         if known > status.attempt:
             context.reporter.report("NewerEpoch", newer_epoch(stream_id, known, status.attempt, attempt))
         limit = still_needed(status.batch_limit, before, self.stream.spec.recovery)
         poison = still_to_be_quarantined(status.poison_batch, before, self.stream.spec.recovery)
-        status, version = self.write(
-            status,
-            version,
-            TransitionReason.ATTEMPT_RECORDED,
-            attempt=attempt,
-            phase=Phase.RECONCILING,
-            batch_limit=limit,
-            poison_batch=poison,
-        )
-        self.reached("pass.attempt-recorded")
-        ticket = new_token()
-        raised = raise_epoch(context.stores.ledger, self.new_stream(), attempt, ticket)
-        self.reached("pass.epoch-raised")
+        begun = self.begin_attempt(status, version, attempt, batch_limit=limit, poison_batch=poison)
+        status, version, ticket, raised = begun
         make_room(context.stores.ledger, stream_id, self.stream.spec.ledger_retention)
         if context.place.in_pod():
             return self._launch_in_pod(status, version, raised, plan, ticket)
         request = request_of(
-            self.stream, context.place.owner, records_of(limit), too_large_of(limit), number_of(poison)
+            self.stream,
+            context.place.owner,
+            records_of(limit),
+            too_large_of(limit),
+            number_of(poison),
+            bisects=bisects(poison),
+            finished_by=finished_by(status),
         )
-        request = replace(request, bisects=bisects(poison), finished_by=finished_by(status))
         predecessor = predecessor_of(raised.before, status, context.attempts.launcher)
         try:
             seen = observe(context.stores, request, attempt, predecessor, context.place.owner_is_gone, known_of(status))
@@ -104,8 +95,7 @@ class Launching(PassOperations):
                 return first
         if before is not None:
             row, request = before.stream, request_of(self.stream, context.place.owner)
-            is_gone = row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
-            foreign = before_the_raise(request, row, is_gone)
+            foreign = before_the_raise(request, row, self.owner_is_gone(row))
             if foreign is not None:
                 return self._leave_to_its_owner(status, version, Decision(foreign))
         proven = after_proof(status, before)
@@ -185,11 +175,10 @@ class Launching(PassOperations):
     ) -> PassResult:
         """The driver's pod reconciles, which reaches the checkpoint, and starts the driver or not; its word follows."""
         context, attempt, row = self.context, Epoch(status.attempt), raised.before
-        is_gone = row is not None and row.owner != context.place.owner and context.place.owner_is_gone(row.owner)
         brief = Brief(
             self.stream,
             context.place.owner,
-            row.owner if row is not None and is_gone else None,
+            row.owner if row is not None and self.owner_is_gone(row) else None,
             predecessor_of(row, status, context.attempts.launcher),
             ticket,
             known_of(status),

@@ -107,7 +107,7 @@ class StreamLoop:
             case Running():
                 return self._watch(status, version, state, wanted, plan)
             case Ended() | Gone():
-                if status.driver is None or status.driver.attempt != attempt or status.driver.ended is None:
+                if status.current_driver is None or status.current_driver.ended is None:
                     result = self._endings.record(status, version, state, wanted, plan)
                     self._operations.reached("ending.recorded")
                     return result
@@ -140,7 +140,7 @@ class StreamLoop:
         """A driver runs: let it, or drain it when the stream is to be suspended or its resource has changed."""
         status, version = self._endings.take_word(status, version, state.pod)
         attempt, changes = Epoch(status.attempt), self._shown(status, state)
-        is_finishing = finishes(status.driver) and status.driver is not None and status.driver.attempt == attempt
+        is_finishing = finishes(status.current_driver)
         if not is_finishing and (wanted is Wanted.REST or is_replaced(status, plan)):
             if wanted is Wanted.RUN:
                 self._operations.context.attempts.check()  # a working driver is not ended for one that cannot be made
@@ -194,8 +194,8 @@ class StreamLoop:
     def _shown(self, status: StreamStatus, state: Running) -> dict[str, object]:
         """What a status shows of a driver that runs: its pod, and from time to time what the ledger says."""
         changes: dict[str, object] = {}
-        if status.driver is not None and status.driver.attempt == status.attempt:
-            shown = with_pod(status.driver, state.pod)
+        if status.current_driver is not None:
+            shown = with_pod(status.current_driver, state.pod)
             changes["driver"] = shown.model_copy(update={"idle_message": state.idle_message})
         if self._operations.context.timing.view_is_due():
             try:
@@ -261,5 +261,4 @@ def _is_idle(status: StreamStatus) -> bool:
 
 def _known_to_hang(status: StreamStatus) -> str | None:
     """Why the status says already that the driver is to be killed."""
-    driver = status.driver
-    return None if driver is None or driver.attempt != status.attempt else driver.no_progress_message
+    return None if status.current_driver is None else status.current_driver.no_progress_message

@@ -66,11 +66,15 @@ def request_of(
     shrunk: int | None = None,
     too_large: int | None = None,
     poison: int | None = None,
+    *,
+    bisects: bool | None = None,
+    finished_by: int | None = None,
 ) -> Request:
     """Return what a stream's resource asks for, as far as a decision depends on it. Performs no I/O.
 
     `shrunk` is how many offsets a batch may have while the loop holds it smaller than the resource does, and `too_large` the
-    number of the batch because of which it does so; `poison` is the number of a batch that the next driver quarantines.
+    number of the batch because of which it does so; `poison` is the number of a batch that the next driver quarantines, by its
+    failing records alone where it `bisects`; None leaves that to the resource. `finished_by` is as `Request` has it.
     """
     spec, annotations = stream.spec, stream.metadata.annotations
     return Request(
@@ -90,7 +94,8 @@ def request_of(
         shrunk=shrunk,
         too_large=too_large,
         poison=poison,
-        bisects=spec.recovery.on_poison_batch is OnPoisonBatch.BISECT,
+        bisects=spec.recovery.on_poison_batch is OnPoisonBatch.BISECT if bisects is None else bisects,
+        finished_by=finished_by,
         delivery=spec.delivery,
         commit=spec.sink.spec.commit,
         on_checkpoint_lost=spec.recovery.on_checkpoint_lost,

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 from exactlyonce.api.phases import TransitionReason
 from exactlyonce.api.resource import Stream
-from exactlyonce.api.status import LandedShown, Phase, StreamStatus
+from exactlyonce.api.status import DriverStatus, LandedShown, Phase, StreamStatus
 from exactlyonce.bounded_text import one_line
 from exactlyonce.crash_points import reached
 from exactlyonce.errors import ExactlyOnceError
-from exactlyonce.ledger.fence import NewStream
-from exactlyonce.ledger.rows import LedgerView
+from exactlyonce.ledger.fence import NewStream, Raised, raise_epoch
+from exactlyonce.ledger.rows import LedgerView, StreamRow
 from exactlyonce.positions.fingerprint import is_other_origin
 from exactlyonce.positions.ranges import Epoch, Positions
 from exactlyonce.reconcile.observe import new_token
-from exactlyonce.reconcile.pass_context import PassContext
+from exactlyonce.reconcile.pass_context import Halted, PassContext
 from exactlyonce.reconcile.recorded import verdict_of
+from exactlyonce.reconcile.restart import HaltStream
 from exactlyonce.reconcile.shown import is_news, not_the_same, owed, shown_at, shown_of
 from exactlyonce.reconcile.verdicts import Decision
 from exactlyonce.source.port import NotShown, NotShownBecause, ShownStream, ShowsLanded
@@ -55,12 +56,40 @@ class PassOperations:
         if any(getattr(status, name) != value for name, value in changes.items()):
             self.write(status, version, reason, **changes)
 
-    def new_stream(self) -> NewStream:
+    def owner_is_gone(self, row: StreamRow) -> bool:
+        """Whether the ledger names another owner than this resource, and that one no longer exists."""
+        place = self.context.place
+        return row.owner != place.owner and place.owner_is_gone(row.owner)
+
+    def begin_attempt(
+        self, status: StreamStatus, version: str, attempt: Epoch, **changes: object
+    ) -> tuple[StreamStatus, str, str, Raised]:
+        """Record an attempt in the status, with what else changes then, and raise the ledger's epoch to it.
+
+        Return the status, its version, the ticket for the driver, and what the raise found.
+        """
+        context = self.context
+        recorded = TransitionReason.ATTEMPT_RECORDED
+        status, version = self.write(status, version, recorded, attempt=attempt, phase=Phase.RECONCILING, **changes)
+        self.reached("pass.attempt-recorded")
+        ticket = new_token()
+        raised = raise_epoch(context.stores.ledger, self._new_stream(), attempt, ticket)
+        self.reached("pass.epoch-raised")
+        return status, version, ticket, raised
+
+    def _new_stream(self) -> NewStream:
         """What the stream's row says when the raise makes it; the token is this very pass's."""
         context = self.context
         return NewStream(
             self.stream.stream_id, new_token(), context.place.owner, context.stores.ledger.database_identity()
         )
+
+    def halt_after_driver(self, status: StreamStatus, version: str, halt: HaltStream, driver: DriverStatus) -> Halted:
+        """Halt the stream for how its driver has ended, and report it."""
+        changes = {"message": halt.message, "driver": driver, "consecutive_failures": halt.consecutive_failures}
+        self.write(status, version, TransitionReason.DRIVER_FAILED, phase=Phase.HALTED, **changes)
+        self.context.reporter.report("Halted", halt.message)
+        return Halted(halt.message)
 
     def record_verdict(
         self,

@@ -1,11 +1,21 @@
-"""Who last wrote the published checkpoint, and whether that driver is known to have ended."""
+"""What came before an attempt: its number follows on that, and who last wrote the checkpoint may still live."""
 
 from __future__ import annotations
 
 from exactlyonce.api.status import StreamStatus
 from exactlyonce.launch.port import Ended, Gone, Launcher
-from exactlyonce.ledger.rows import StreamRow
+from exactlyonce.ledger.rows import LedgerView, StreamRow
+from exactlyonce.positions.ranges import Epoch
 from exactlyonce.reconcile.observation import MayLive, NoPredecessor, Predecessor, ProvenDead
+
+
+def next_attempt(status: StreamStatus, view: LedgerView | None, launcher: Launcher) -> Epoch:
+    """Return the number of the next attempt: higher than every one that status, ledger or launcher knows.
+
+    A lost status and a ledger that went back may both have forgotten an attempt whose last message is still there.
+    """
+    raised = 0 if view is None else view.stream.epoch
+    return Epoch(max(status.attempt, raised, launcher.latest()) + 1)
 
 
 def predecessor_of(row: StreamRow | None, status: StreamStatus, launcher: Launcher) -> Predecessor:

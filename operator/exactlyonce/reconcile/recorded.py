@@ -31,7 +31,7 @@ def verdict_of(decision: Decision, attempt: Epoch, now: datetime) -> VerdictStat
 def changes_by_word(status: StreamStatus, word: PodVerdict, now: datetime) -> dict[str, object]:
     """Return what changes in the status with the word of a reconciliation in the driver's pod."""
     changes: dict[str, object] = {}
-    driver = status.driver if status.driver is not None and status.driver.attempt == status.attempt else None
+    driver = status.current_driver
     if word.kind is not None:
         changes["verdict"] = VerdictStatus(
             kind=word.kind,
@@ -103,7 +103,7 @@ def checkpoint_after(decision: Decision, ledger: LedgerView | None, location: st
 
 def is_replaced(status: StreamStatus, plan: str | None) -> bool:
     """Return whether the latest driver was made of something else than the next one would be."""
-    made_of = None if status.driver is None or status.driver.attempt != status.attempt else status.driver.plan
+    made_of = None if status.current_driver is None else status.current_driver.plan
     return None not in (plan, made_of) and plan != made_of
 
 

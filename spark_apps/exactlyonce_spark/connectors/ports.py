@@ -189,7 +189,7 @@ class SourceConnector(Protocol):
     """A kind of source inside Spark."""
 
     def reader(self, spec: StreamSpec, secrets: Secrets, life: str) -> SourceReader:
-        """Return the reader of a stream in this life (`ledger.life`), which finds nothing that another life has left behind."""
+        """Return the reader of a stream; what it plans beyond its position belongs to this life of it (`ledger.life`)."""
         ...
 
     def load_classes(self, session: Any) -> None:

@@ -13,7 +13,7 @@ from exactlyonce.ledger.fence import Fenced, Permit
 from exactlyonce.ledger.port import Ledger, Lock
 from exactlyonce.ledger.rows import LedgerView, StreamRow
 from exactlyonce.positions.ranges import Epoch
-from exactlyonce.reconcile import act, launching, observe
+from exactlyonce.reconcile import act, launching, observe, pass_operations
 from exactlyonce.reconcile.observation import Observation
 from exactlyonce_spark import landing, witnesses
 
@@ -75,7 +75,7 @@ def decided_before_the_raise() -> Iterator[None]:
         publish.publish(ledger, stream_id, replace(publication, before=standing))
 
     with (
-        mock.patch.object(launching, "raise_epoch", look_first),
+        mock.patch.object(pass_operations, "raise_epoch", look_first),
         mock.patch.object(launching, "observe", observe_what_was),
         mock.patch.object(act, "publish", publish_without_comparing),
     ):

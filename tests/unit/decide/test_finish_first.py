@@ -191,7 +191,7 @@ def test_what_has_landed_and_may_not_be_shown_is_shown_before_the_stream_halts(
     )
     if is_left:
         assert decision.verdict.message.startswith(
-            "No driver has said that readers are shown all that has landed, up to batch 4; a driver without a query sees to"
+            "Readers may not be shown all that has landed, up to batch 4; a driver that runs no query finishes that first."
         )
 
 

@@ -1,4 +1,4 @@
-"""What of a transaction's changes becomes an entry: nothing that there is no room for. Performs no I/O."""
+"""From the changes of a transaction to those of an entry: what there is no room for is refused. Performs no I/O."""
 
 from __future__ import annotations
 
