@@ -50,7 +50,9 @@ RECORDS_FAULTS = (
 
 @dataclass
 class BadDay:
-    """Every fourth call of each action fails or is slow, in each way in turn; one alone is not answered: ten seconds.
+    """Calls fail or are slow, in each way in turn; one alone of each action is not answered: ten seconds.
+
+    It is every fourth call, but every second one of GetRecords: a stream reads each record once, so these are few.
 
     `failed` counts how often each action has failed in which way. Once it `is_over`, every call is answered.
     """
@@ -65,10 +67,11 @@ class BadDay:
         """Return what becomes of a call."""
         with self._guard:
             self._calls[request.action] += 1
-            turn, is_answered = divmod(self._calls[request.action], 4)
+            of_records = request.action == "GetRecords"
+            turn, is_answered = divmod(self._calls[request.action], 2 if of_records else 4)
             if is_answered or self.is_over:
                 return Fate.ANSWERED
-            faults = RECORDS_FAULTS if request.action == "GetRecords" else FAULTS
+            faults = RECORDS_FAULTS if of_records else FAULTS
             fault = faults[turn % len(faults)]
             if fault is Fate.UNANSWERED and self.failed[request.action, fault]:
                 fault = Fate.THROTTLED
